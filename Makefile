@@ -1,0 +1,71 @@
+# Every target works on a fresh clone that has Python 3.11 or newer, pip and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Extra arguments for pytest, for example: make test PYTEST_ARGS="tests/unit -x"
+PYTEST_ARGS ?=
+SESSION ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo serve test lint format types imports check bench lock lock-check clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
+
+# The stamp is newer than what it was made from, so that nothing is installed twice.
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+install: $(STAMP) ## create .venv and install the locked dependencies
+
+demo: $(STAMP) ## run the demo; SESSION=file uses your own session
+	$(BIN)/foldline demo $(SESSION)
+
+serve: $(STAMP) ## run the service on a private embedded Postgres
+	$(BIN)/foldline serve
+
+test: $(STAMP) ## run every test
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+lint: $(STAMP) ## format check, lint, spelling
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/codespell
+
+format: $(STAMP) ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: $(STAMP) ## mypy, strict
+	$(BIN)/mypy
+
+imports: $(STAMP) ## who may import whom
+	$(BIN)/lint-imports
+
+check: lint types imports test ## all of the above
+
+bench: $(STAMP) ## measure; not part of the tests
+	$(BIN)/python -m pytest tests/benchmarks -s $(PYTEST_ARGS)
+
+COMPILE_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command "make lock" --group dev pyproject.toml
+
+# Not after $(STAMP): the lock must be renewable while it does not match.
+lock: ## renew requirements.lock after a change of dependencies
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(COMPILE_LOCK) --output-file requirements.lock $(LOCK_ARGS)
+
+lock-check: $(STAMP) ## fail when requirements.lock does not match pyproject.toml
+	@copy=$$(mktemp -d) && trap 'rm -r "$$copy"' EXIT && cp requirements.lock "$$copy/" && \
+	$(COMPILE_LOCK) --output-file "$$copy/requirements.lock" && \
+	diff -u requirements.lock "$$copy/requirements.lock" && echo "requirements.lock is up to date"
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

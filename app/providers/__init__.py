@@ -1,0 +1,1 @@
+"""The outside world: clocks, model providers, blobs."""

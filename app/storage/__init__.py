@@ -1,0 +1,1 @@
+"""Postgres: the only place with SQL."""
