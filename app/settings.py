@@ -1,0 +1,249 @@
+"""Every setting of the service, read once from the environment and frozen.
+
+    FOLDLINE_PORT=9000                        the field `port`
+    FOLDLINE_ADMIN_KEY_FILE=/run/secrets/key  the secret field `admin_key`, read from a file
+
+A name with our prefix that no setting has stops the start: a misspelt setting is worse than none.
+"""
+
+import os
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX: Final = "FOLDLINE_"
+FILE_SUFFIX: Final = "_FILE"
+SECRET_FIELDS: Final = ("database_url", "admin_key")
+DATABASE_SCHEMES: Final = ("postgresql", "postgres", "postgresql+asyncpg")
+# Short keys can be guessed; 16 characters of hex are 64 bits.
+MIN_ADMIN_KEY_CHARACTERS: Final = 16
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class SettingsError(Exception):
+    """A setting is unknown or has a bad value; every line names its variable."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        self.problems = dict(problems)
+        super().__init__("\n".join(f"{name}: {problem}" for name, problem in problems.items()))
+
+
+class Settings(BaseSettings):
+    """The settings. Secrets are `SecretStr`; nothing here is changed after the start."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    database_url: SecretStr | None = Field(
+        default=None,
+        description="Postgres to use; without it a private embedded server is started.",
+    )
+    db_pool_size: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=10, description="Connections that this process keeps to Postgres at most."
+    )
+    db_pooler: Literal["none", "pgbouncer"] = Field(
+        default="none",
+        description="`pgbouncer` when the URL leads to PgBouncer in transaction mode.",
+    )
+    migrate_on_start: bool | None = Field(
+        default=None,
+        description="Migrate before serving. Not set: on for the embedded server, else off.",
+    )
+    data_dir: Path = Field(
+        default_factory=lambda: default_data_dir(os.environ, is_root=_is_root()),
+        description="Where the embedded server keeps its data.",
+    )
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        default=8080, description="Port to listen on; 0 takes a free one."
+    )
+    auth: Literal["on", "off"] = Field(
+        default="on", description="`off` needs no key, and is refused off loopback."
+    )
+    admin_key: SecretStr | None = Field(
+        default=None, description="A key with every scope, for making the first keys."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least level that is logged."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="`auto` is columns on a terminal, JSON elsewhere."
+    )
+    verify_compile: bool = Field(
+        default=False, description="Check every compiled answer against all invariants."
+    )
+    tail_nudge: bool = Field(
+        default=True,
+        description="Add a user text where a provider refuses a request that ends in a reply.",
+    )
+    max_event_bytes: Positive = Field(
+        default=1024 * 1024, description="Largest body of one event, in bytes."
+    )
+    max_batch_bytes: Positive = Field(
+        default=10 * 1024 * 1024, description="Largest decoded request body, in bytes."
+    )
+    max_batch_events: Positive = Field(default=500, description="Most events of one append.")
+    min_seq_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(
+        default=0, description="How long a read waits for a `min_seq` above the head."
+    )
+    shutdown_grace_s: Annotated[float, Field(ge=0, le=600)] = Field(
+        default=25.0, description="How long requests in flight may take after SIGTERM."
+    )
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_postgres_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        # The message must not repeat the URL: it holds a password.
+        try:
+            scheme = urlsplit(value.get_secret_value()).scheme
+        except ValueError:
+            scheme = ""
+        if scheme not in DATABASE_SCHEMES:
+            raise ValueError("must be a URL that starts with postgresql://")
+        return value
+
+    @field_validator("admin_key")
+    @classmethod
+    def _is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < MIN_ADMIN_KEY_CHARACTERS:
+            raise ValueError(f"must have at least {MIN_ADMIN_KEY_CHARACTERS} characters")
+        return value
+
+    @model_validator(mode="after")
+    def _auth_is_on_off_loopback(self) -> Self:
+        if self.auth == "off" and not is_loopback(self.host):
+            raise ValueError("AUTH: off is allowed only when HOST is a loopback address")
+        return self
+
+    @model_validator(mode="after")
+    def _an_event_fits_its_batch(self) -> Self:
+        if self.max_event_bytes > self.max_batch_bytes:
+            raise ValueError("MAX_EVENT_BYTES: must not be above MAX_BATCH_BYTES")
+        return self
+
+    @property
+    def migrates_on_start(self) -> bool:
+        """Whether `serve` migrates first: as set, else only on the embedded server."""
+        return self.database_url is None if self.migrate_on_start is None else self.migrate_on_start
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # `load_settings` reads the environment itself, because the `_FILE` variants and the unknown
+        # names need it; a Settings made in a test sees no environment at all.
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from the environment.
+
+    Args:
+        environ: instead of the process's own environment.
+
+    Raises:
+        SettingsError: an unknown name with our prefix, a bad value, or an unreadable secret file.
+    """
+    environ = os.environ if environ is None else environ
+    values: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    for name, value in environ.items():
+        if not name.startswith(PREFIX):
+            continue
+        try:
+            field, resolved = _field_value(name, value)
+        except ValueError as error:
+            problems[name] = str(error)
+            continue
+        if field in values:
+            problems[name] = f"set both directly and as {FILE_SUFFIX}"
+        values[field] = resolved
+    if problems:
+        raise SettingsError(problems)
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(_problems(error)) from None
+
+
+def masked(settings: Settings) -> dict[str, str]:
+    """Return every variable with its resolved value as text, secrets masked, in field order."""
+    return {
+        PREFIX + field.upper(): _shown(getattr(settings, field)) for field in Settings.model_fields
+    }
+
+
+def default_data_dir(environ: Mapping[str, str], *, is_root: bool) -> Path:
+    """Return where data goes when nothing is set: the system's place as root, else the user's."""
+    if is_root:
+        return Path("/var/lib/foldline")
+    data_home = environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data_home).expanduser() / "foldline"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reachable from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _field_value(name: str, value: str) -> tuple[str, str]:
+    field = name.removeprefix(PREFIX).lower()
+    if field in Settings.model_fields:
+        return field, value
+    secret = field.removesuffix(FILE_SUFFIX.lower())
+    if secret == field or secret not in SECRET_FIELDS:
+        raise ValueError("unknown setting")
+    try:
+        # A trailing newline is the editor's, not the secret's.
+        return secret, Path(value).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ValueError(f"cannot read {value}: {reason}") from error
+
+
+def _problems(error: ValidationError) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    # The input is left out on purpose: it may be a secret.
+    for item in error.errors(include_url=False, include_context=False, include_input=False):
+        message = item["msg"].removeprefix("Value error, ")
+        if item["loc"]:
+            name = str(item["loc"][0]).upper()
+        else:
+            name, _, message = message.partition(": ")
+        problems[PREFIX + name] = message
+    return problems
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def _is_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
