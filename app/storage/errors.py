@@ -1,0 +1,85 @@
+"""Driver errors to storage errors: the one place that knows what asyncpg and SQLAlchemy raise.
+
+    cannot connect, pool exhausted, server going down, timeout,      StorageUnavailableError
+    deadlock, serialization failure, disk or connections used up     (retryable)
+    a named constraint refused a row                                 ConstraintViolatedError
+    anything else the database says                                  StorageError
+
+The translated message never holds SQL, parameters or a connection string; the cause is kept for the
+log's traceback.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import asyncpg
+from sqlalchemy import exc
+
+from app.core.errors import StorageError, StorageUnavailableError
+
+# https://www.postgresql.org/docs/18/errcodes-appendix.html (2026-11-29)
+UNAVAILABLE_CLASSES: Final = (
+    "08",  # connection exception
+    "53",  # insufficient resources: disk full, out of memory, too many connections
+    "57P",  # operator intervention: shutting down, crashed, cannot connect now
+    "58",  # system error outside Postgres
+)
+UNAVAILABLE_STATES: Final = frozenset(
+    {
+        "25006",  # read-only transaction: the server became a standby under us
+        "25P03",  # idle in transaction for too long; the session is gone
+        "40001",  # serialization failure, also a conflict with recovery on a standby
+        "40P01",  # deadlock
+        "55P03",  # lock not available within lock_timeout
+        "57014",  # cancelled, which is how statement_timeout ends a statement
+    }
+)
+CONSTRAINT_CLASS: Final = "23"
+
+
+class ConstraintViolatedError(StorageError):
+    """A constraint refused a row."""
+
+    def __init__(self, *, constraint: str) -> None:
+        super().__init__(f"the constraint {constraint} refused a row")
+        #: Name of the constraint, as in the schema; empty when the database gave none.
+        self.constraint = constraint
+
+
+@contextmanager
+def storage_errors() -> Iterator[None]:
+    """Translate what the block's database calls raise; the block does nothing else that may fail.
+
+    Raises:
+        StorageUnavailableError: not reachable, not in time, or lost a race; trying again may help.
+            After a commit was sent, whether it happened is unknown.
+        ConstraintViolatedError: a constraint refused a row.
+        StorageError: any other refusal.
+    """
+    try:
+        yield
+    except exc.DBAPIError as error:
+        raise _translated(_driver_error(error), lost=error.connection_invalidated) from error
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise _translated(error, lost=False) from error
+    except (TimeoutError, exc.TimeoutError, OSError) as error:
+        raise StorageUnavailableError from error
+
+
+def _driver_error(error: exc.DBAPIError) -> BaseException | None:
+    # SQLAlchemy wraps asyncpg's error in its own DBAPI class, and that one in DBAPIError.
+    return error.orig.__cause__ if error.orig is not None else None
+
+
+def _translated(error: BaseException | None, *, lost: bool) -> StorageError:
+    # asyncpg's own refusals (a closed connection, another operation in progress) carry no state;
+    # those of a broken connection are what is met in practice.
+    if lost or isinstance(error, asyncpg.InterfaceError | OSError | TimeoutError):
+        return StorageUnavailableError()
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    if sqlstate in UNAVAILABLE_STATES or sqlstate.startswith(UNAVAILABLE_CLASSES):
+        return StorageUnavailableError()
+    if sqlstate.startswith(CONSTRAINT_CLASS):
+        return ConstraintViolatedError(constraint=getattr(error, "constraint_name", None) or "")
+    return StorageError()

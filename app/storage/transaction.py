@@ -1,0 +1,45 @@
+"""Who commits: the transaction and the single statement, both with translated errors.
+
+A transaction is two round trips more than its statements. A read, or an append that is one
+statement, takes `single_statement` and is one round trip in all.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.storage.errors import storage_errors
+from app.storage.pool import AUTOCOMMIT_OPTION
+
+
+@asynccontextmanager
+async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Open a transaction: committed at the end of the block, rolled back when the block raises.
+
+    Raises:
+        StorageError: as `storage_errors`; the commit is inside, so a lost one is reported.
+    """
+    with storage_errors():
+        async with engine.begin() as connection:
+            yield connection
+
+
+@asynccontextmanager
+async def single_statement(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Open a connection on which every statement is a transaction of its own.
+
+    Behind PgBouncer it is one transaction after all: there, preparing and running a statement may
+    otherwise meet two different servers.
+
+    Raises:
+        StorageError: as `storage_errors`.
+    """
+    if not engine.sync_engine.get_execution_options().get(AUTOCOMMIT_OPTION, True):
+        async with transaction(engine) as connection:
+            yield connection
+        return
+    with storage_errors():
+        async with engine.connect() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            yield connection
