@@ -1,0 +1,68 @@
+"""The one JSON text that a value has here.
+
+Two processes that hold the same value must emit the same bytes, and a provider must be able to read
+them. So: UTF-8 without escapes beyond the needed ones, no blanks, key order as it was given (only
+objects that we build ourselves are sorted, by building them sorted), and three things that occur in
+real tool output but that providers or Postgres refuse are replaced:
+
+    "a\\u0000b"     a NUL character        becomes U+FFFD
+    "\\ud83d"       a lone surrogate       becomes U+FFFD
+    1e999, NaN     not a finite number    becomes the text "inf", "-inf" or "nan"
+"""
+
+import json
+import math
+import re
+from typing import TypeAlias
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+
+_UNEMITTABLE = re.compile("[\x00\ud800-\udfff]")
+_encode = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
+
+
+def clean_text(text: str) -> str:
+    """Return the text with what cannot be emitted replaced by U+FFFD; most often the text itself."""
+    return _UNEMITTABLE.sub("\ufffd", text) if _UNEMITTABLE.search(text) else text
+
+
+def canonical_json(value: Json) -> str:
+    """Return the canonical JSON text of a value. Always valid JSON and valid UTF-8."""
+    try:
+        text = _encode(value)
+    except ValueError:
+        return _encode(_clean(value))
+    # A quick look at the text, not at every string: a hit may be a false one, cleaning is harmless.
+    if "\\u0000" in text or _UNEMITTABLE.search(text):
+        return _encode(_clean(value))
+    return text
+
+
+def is_clean(value: Json) -> bool:
+    """Tell whether a value is emitted as it was sent, with nothing replaced."""
+    try:
+        text = _encode(value)
+    except ValueError:
+        return False
+    if "\\u0000" in text or _UNEMITTABLE.search(text):
+        return text == _encode(_clean(value))
+    return True
+
+
+def json_string(text: str) -> str:
+    """Return the JSON text of a string, quotes included."""
+    return _encode(clean_text(text))
+
+
+def _clean(value: Json) -> Json:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_text(key): _clean(item) for key, item in value.items()}
+    return value

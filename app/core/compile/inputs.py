@@ -1,0 +1,195 @@
+"""What a compile takes and gives: CompileOptions, CompileInput, CompileResult, and the Format protocol.
+
+Compile is a function of (log up to a seq, options, inputs). Everything that is fetched from outside
+arrives in :class:`CompileInput`; a pass never asks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from app.core.canonical import Json
+from app.core.contents import Content, Contents, Part, PlacedPart, Role
+from app.core.index import Index
+from app.core.lanes import Reader
+
+Preset: TypeAlias = Literal["stable", "adk"]
+IncludeContents: TypeAlias = Literal["default", "none"]
+Thinking: TypeAlias = Literal["auto", "keep", "strip"]
+Narration: TypeAlias = Literal["quoted", "name", "none"]
+Ids: TypeAlias = Literal["auto", "keep", "strip"]
+UnansweredCalls: TypeAlias = Literal["close", "drop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """The agent's instructions (``spec/ADK.md`` B.12)."""
+
+    #: Sent verbatim in the system text: the part of the instructions that never changes.
+    static: str = ""
+    #: Media of the static instruction, referenced from the system text.
+    static_parts: tuple[Part, ...] = ()
+    #: State is injected. In the system text when there is no static instruction, else ephemeral.
+    dynamic: str = ""
+    #: The root agent's, for all agents. State is injected.
+    global_: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOptions:
+    """What the caller chose. Hashable: equal options are equal keys."""
+
+    reader: Reader = Reader()
+    preset: Preset = "stable"
+    include_contents: IncludeContents = "default"
+    thinking: Thinking = "auto"
+    narration: Narration = "quoted"
+    ids: Ids = "auto"
+    unanswered_calls: UnansweredCalls = "close"
+    foreign_thoughts: bool = False
+    single_turn: bool = False
+    #: The current invocation's user content, for a scope whose opening call is not in the log.
+    user_content: tuple[Part, ...] = ()
+    #: Folds to read as if they were undone, by seq.
+    expand: tuple[int, ...] = ()
+    #: A user text where the provider refuses the model's turn last, or two in a row.
+    tail_nudge: bool = True
+    instruction: Instruction = Instruction()
+    #: System text of the caller's own, before the instructions.
+    system: str = ""
+    #: Canonical JSON of each tool, in the caller's order.
+    tools: tuple[str, ...] = ()
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileInput:
+    """Everything that the passes may know besides the events."""
+
+    options: CompileOptions
+    format: "Format"
+    index: Index
+    #: The log was read up to here; 0 for an empty one.
+    compiled_seq: int
+    #: Session, ``app:`` and ``user:`` state in one view, for state injection.
+    state: Mapping[str, Json] = field(default_factory=dict)
+    #: Canonical JSON of the arguments of the call that opened the reader's isolation scope.
+    opening_args: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Something in the log that the provider would refuse, and what was done."""
+
+    rule: str
+    seq: int | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call without a result that a result may still answer."""
+
+    call_id: str | None
+    name: str
+    seq: int
+
+
+class Report:
+    """What the passes have to say beside their output. One per compile, only ever added to."""
+
+    def __init__(self) -> None:
+        self.repairs: list[Repair] = []
+        self.pending: list[PendingCall] = []
+        self.warnings: list[str] = []
+
+    def repair(self, rule: str, seq: int | None, detail: str) -> None:
+        """Report a repair."""
+        self.repairs.append(Repair(rule, seq, detail))
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPart:
+    """A part as the provider reads it."""
+
+    placed: PlacedPart
+    #: Canonical JSON of the part in the provider's shape, without cache markers.
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedContent:
+    """A turn whose parts are rendered."""
+
+    content: Content
+    parts: tuple[RenderedPart, ...]
+
+    @property
+    def role(self) -> Role:
+        """Our role; the format gives it the provider's name."""
+        return self.content.role
+
+
+class Format(Protocol):
+    """A provider's wire format, as the pipeline needs it. Stateless; one value per format.
+
+    The four flags are the provider's turn rules (``spec/PROVIDERS.md``); ``merge_turns`` keeps them.
+    """
+
+    @property
+    def name(self) -> str:
+        """``gemini``, ``openai_chat``, ``anthropic`` or ``native``."""
+
+    @property
+    def merges_turns(self) -> bool:
+        """Neighbouring contents of one role become one."""
+
+    @property
+    def needs_alternation(self) -> bool:
+        """Two model contents in a row are refused: the first and the last must be the user's."""
+
+    @property
+    def refuses_blank_text(self) -> bool:
+        """Empty or white-space text is refused."""
+
+    @property
+    def needs_ids(self) -> bool:
+        """Every call must carry an id."""
+
+    def emit_id(self, call_id: str) -> str:
+        """Map a call id into the provider's charset and length, deterministically."""
+
+    def says(self, part: Part, role: Role) -> bool:
+        """Tell whether the format has a place for this part; if not, it is left out and reported."""
+
+    def render_part(self, part: Part, role: Role) -> str:
+        """Return the canonical JSON of a part; only for parts that it says."""
+
+    def render_tools(self, tools: Sequence[str]) -> str:
+        """Return the canonical JSON of the request's tools field; the tools come as ours."""
+
+    def render_request(
+        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+    ) -> Mapping[str, str]:
+        """Return the provider's body fields, each as JSON text; absent ones are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileResult:
+    """Everything that one compile gives."""
+
+    contents: Contents
+    rendered: tuple[RenderedContent, ...]
+    #: The system text, all pieces joined.
+    system: str
+    tools: str
+    #: ``chain[i]`` is the hash after ``i`` chained parts; ``chain[0]`` covers tools and system.
+    chain: tuple[str, ...]
+    fingerprint: str
+    prefix_fingerprint: str
+    sent_fingerprint: str
+    prefix_count: int
+    repairs: tuple[Repair, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
+    warnings: tuple[str, ...] = ()

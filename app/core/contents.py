@@ -1,0 +1,177 @@
+"""Content and Part: the model-ready shape, provider-neutral.
+
+A part keeps JSON values (arguments, results) as their canonical text, so that an unchanged part
+travels from the row to the answer without being decoded. Every string here is already clean: no NUL,
+no lone surrogate (see :mod:`app.core.canonical`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartBase:
+    """What every kind of part may carry."""
+
+    #: The model's thinking, not part of what it said.
+    thought: bool = False
+    #: Opaque proof of thinking (base64 text as the provider gave it), returned verbatim.
+    signature: str | None = None
+    #: Which provider signed: ``gemini`` or ``anthropic``. Others never see the signature.
+    signed_by: str | None = None
+    #: Canonical JSON object of further Gemini part fields (``video_metadata``, ...), or None.
+    extra: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text(PartBase):
+    """A piece of text; may be empty when it only carries a signature."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCall(PartBase):
+    """The model asks for a tool."""
+
+    #: As the model gave it; None when it gave none. May repeat inside a session.
+    id: str | None
+    name: str
+    #: Canonical JSON text of an object. Arguments that are none are ``{"_raw": "..."}`` here.
+    args: str
+    #: The arguments exactly as sent, when they were sent as a string (OpenAI's way).
+    args_text: str | None = None
+    long_running: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlineData(PartBase):
+    """Media bytes in base64 (standard alphabet)."""
+
+    mime_type: str
+    data: str
+    display_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileData(PartBase):
+    """Media by reference."""
+
+    file_uri: str
+    mime_type: str | None = None
+    display_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionResponse(PartBase):
+    """A tool's result."""
+
+    id: str | None
+    name: str
+    #: Canonical JSON text of an object; a result that was none is ``{"output": ...}`` here.
+    response: str
+    #: The result exactly as sent, when it was sent as a string (OpenAI's and Anthropic's way).
+    response_text: str | None = None
+    is_error: bool = False
+    media: tuple[InlineData | FileData, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutableCode(PartBase):
+    """Code that the model runs at the provider."""
+
+    code: str
+    language: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeExecutionResult(PartBase):
+    """What that code gave."""
+
+    outcome: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opaque(PartBase):
+    """A provider's block that must travel verbatim."""
+
+    provider: str
+    type: str
+    #: The block's own JSON text.
+    raw: str
+    #: What other providers read in its place; empty: nothing.
+    text: str = ""
+
+
+Part: TypeAlias = (
+    Text
+    | FunctionCall
+    | FunctionResponse
+    | InlineData
+    | FileData
+    | ExecutableCode
+    | CodeExecutionResult
+    | Opaque
+)
+
+Role: TypeAlias = Literal["user", "model"]
+
+
+class Segment(StrEnum):
+    """What a part is to the request: the key of ``tokens.by_segment``."""
+
+    HISTORY = "history"
+    SUMMARIES = "summaries"
+    PINS = "pins"
+    INJECTED = "injected"
+    MEMORY = "memory"
+    ARTIFACTS = "artifacts"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPart:
+    """A part and where it comes from."""
+
+    part: Part
+    #: The event it comes from; None when the pipeline made it.
+    seq: int | None = None
+    segment: Segment = Segment.HISTORY
+    #: Sent, but not part of the fingerprint chain and never stored.
+    ephemeral: bool = False
+    #: Our token count of the part; see :mod:`app.core.tokens`.
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One single-role entry of the emitted contents (a *turn*)."""
+
+    role: Role
+    parts: tuple[PlacedPart, ...]
+    #: For model contents: which response they belong to (the seq of its first event). Neighbours of
+    #: one response are one turn; neighbours of two were produced separately.
+    response_seq: int | None = None
+
+
+Contents: TypeAlias = tuple[Content, ...]
+
+#: The text of a result that a call never got.
+NO_RESULT_TEXT: Final = "no result was recorded"
+
+
+def calls(parts: Iterable[Part]) -> tuple[FunctionCall, ...]:
+    """Return the function calls among the parts, in order."""
+    return tuple(part for part in parts if isinstance(part, FunctionCall))
+
+
+def responses(parts: Iterable[Part]) -> tuple[FunctionResponse, ...]:
+    """Return the function responses among the parts, in order."""
+    return tuple(part for part in parts if isinstance(part, FunctionResponse))
+
+
+def is_blank(part: Part) -> bool:
+    """Tell whether the part is text of nothing but white space, without a signature."""
+    return isinstance(part, Text) and not part.signature and not part.text.strip()

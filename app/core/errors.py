@@ -1,0 +1,210 @@
+"""The error tree.
+
+    FoldlineError
+      InvalidInputError             InvalidEventError, RewindTargetError, CompactionRangeError,
+                                    PinLimitError
+      NotFoundError                 SessionNotFoundError, EventNotFoundError
+      ConflictError                 ConcurrentAppendError, SessionExistsError, EventIdReusedError,
+                                    IdempotencyMismatchError, IdempotencyInProgressError,
+                                    NotYetVisibleError
+      AccessError                   UnauthenticatedError, ForbiddenError
+      TooLargeError
+      PipelineError                 InvariantViolatedError
+      StorageError                  StorageUnavailableError
+
+Errors carry typed fields, never HTTP statuses: jobs and the command line raise the same ones.
+``code`` is the stable slug that clients match on; a class's docstring is its default message.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class FoldlineError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, detail: str | None = None) -> None:
+        self.detail = detail or (type(self).__doc__ or "").strip().splitlines()[0]
+        super().__init__(self.detail)
+
+    def members(self) -> Mapping[str, object]:
+        """Typed members of the problem body, besides the standard ones."""
+        return {}
+
+
+class InvalidInputError(FoldlineError):
+    """The request is not valid."""
+
+    code = "invalid_request"
+
+    def __init__(self, detail: str | None = None, *, pointer: str = "") -> None:
+        super().__init__(detail)
+        #: JSON pointer (RFC 6901) into the request body; empty for the whole body.
+        self.pointer = pointer
+
+
+class InvalidEventError(InvalidInputError):
+    """An event is not valid."""
+
+
+class RewindTargetError(InvalidInputError):
+    """A rewind names an invocation or a position that does not come before it in the log."""
+
+    code = "rewind_target"
+
+
+class CompactionRangeError(InvalidInputError):
+    """A summary covers nothing that can be folded."""
+
+
+class PinLimitError(InvalidInputError):
+    """The pinned events would exceed the policy's cap."""
+
+
+class NotFoundError(FoldlineError):
+    """No such thing."""
+
+    code = "not_found"
+
+
+class SessionNotFoundError(NotFoundError):
+    """No such session."""
+
+
+class EventNotFoundError(NotFoundError):
+    """No such event."""
+
+
+class ConflictError(FoldlineError):
+    """The request conflicts with the current state."""
+
+    code = "conflict"
+
+
+class ConcurrentAppendError(ConflictError):
+    """The session's head is not where the writer believes it is."""
+
+    code = "head_moved"
+
+    def __init__(self, *, expected_seq: int, actual_seq: int) -> None:
+        super().__init__(f"expected the head at {expected_seq}, it is at {actual_seq}")
+        self.expected_seq = expected_seq
+        self.actual_seq = actual_seq
+
+    def members(self) -> Mapping[str, object]:
+        return {"head_seq": self.actual_seq}
+
+
+class SessionExistsError(ConflictError):
+    """The session exists already."""
+
+    code = "session_exists"
+
+
+class EventIdReusedError(ConflictError):
+    """The event id belongs to another event of this session."""
+
+    code = "event_id_reused"
+
+    def __init__(self, *, event_id: str, seq: int, pointer: str = "") -> None:
+        super().__init__(f"event id {event_id!r} is taken by seq {seq}, whose body differs")
+        self.event_id = event_id
+        self.seq = seq
+        self.pointer = pointer
+
+    def members(self) -> Mapping[str, object]:
+        return {"event_id": self.event_id, "seq": self.seq}
+
+
+class IdempotencyMismatchError(ConflictError):
+    """The idempotency key was used with another body."""
+
+    code = "idempotency_mismatch"
+
+
+class IdempotencyInProgressError(ConflictError):
+    """A request with this idempotency key is still running."""
+
+    code = "idempotency_in_progress"
+    retryable = True
+
+
+class NotYetVisibleError(ConflictError):
+    """The log has not reached the wanted position."""
+
+    code = "not_yet_visible"
+    retryable = True
+
+    def __init__(self, *, min_seq: int, head_seq: int) -> None:
+        super().__init__(f"the log is at {head_seq}, {min_seq} is wanted")
+        self.min_seq = min_seq
+        self.head_seq = head_seq
+
+    def members(self) -> Mapping[str, object]:
+        return {"head_seq": self.head_seq}
+
+
+class AccessError(FoldlineError):
+    """The caller may not do this."""
+
+
+class UnauthenticatedError(AccessError):
+    """A valid bearer key is needed."""
+
+    code = "unauthenticated"
+
+
+class ForbiddenError(AccessError):
+    """The key lacks the scope that this needs."""
+
+    code = "forbidden"
+
+    def __init__(self, *, scope: str) -> None:
+        super().__init__(f"the key lacks the scope {scope}")
+        self.scope = scope
+
+
+class TooLargeError(FoldlineError):
+    """The request is larger than a limit allows."""
+
+    code = "too_large"
+
+    def __init__(self, *, limit_name: str, limit: int, pointer: str = "") -> None:
+        super().__init__(f"larger than {limit_name} = {limit}")
+        self.limit_name = limit_name
+        self.limit = limit
+        self.pointer = pointer
+
+    def members(self) -> Mapping[str, object]:
+        return {"limit_name": self.limit_name, "limit": self.limit}
+
+
+class PipelineError(FoldlineError):
+    """The pipeline broke one of its own rules."""
+
+    code = "unrepairable"
+
+
+class InvariantViolatedError(PipelineError):
+    """The compiled output breaks an invariant."""
+
+    def __init__(self, *, invariant: str, where: str) -> None:
+        super().__init__(f"{invariant} at {where}")
+        self.invariant = invariant
+        self.where = where
+
+
+class StorageError(FoldlineError):
+    """The database refused."""
+
+    code = "storage"
+
+
+class StorageUnavailableError(StorageError):
+    """The database cannot be reached or did not answer in time; nothing is known to be stored."""
+
+    code = "unavailable"
+    retryable = True

@@ -1,0 +1,393 @@
+"""Protocols that the services need, and the plain values that cross them.
+
+A service opens a transaction, hands its connection to the store's methods, and commits by leaving the
+block; the store never commits. ``Connection`` is opaque here: only the storage knows what it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol, TypeAlias
+from uuid import UUID
+
+from app.core.canonical import Json
+from app.core.events import Event, Marker
+from app.core.index import Index
+from app.core.lanes import Reader
+from app.core.resolve import Facts, Needs
+
+Connection: TypeAlias = Any
+
+EventStatus: TypeAlias = Literal["live", "masked", "rewound", "marker"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """A session of a tenant. ``uid`` is uuid5(tenant, session id): computed, never looked up."""
+
+    tenant_id: str
+    session_id: str
+    uid: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSession:
+    """What a session is created with."""
+
+    app_name: str
+    user_id: str
+    #: Session-scoped keys only; ``app:`` and ``user:`` keys are split off before.
+    state: Mapping[str, Json] = field(default_factory=dict)
+    app_state: Mapping[str, Json] = field(default_factory=dict)
+    user_state: Mapping[str, Json] = field(default_factory=dict)
+    policy: Json = None
+    metadata: Mapping[str, Json] = field(default_factory=dict)
+    ttl_s: int | None = None
+    forked_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A session as it stands."""
+
+    key: SessionKey
+    incarnation: UUID
+    app_name: str
+    user_id: str
+    head_seq: int
+    #: Session-scoped keys, without ``app:`` and ``user:``.
+    state: Mapping[str, Json]
+    policy: Json
+    metadata: Mapping[str, Json]
+    ttl_s: int | None
+    forked_from: str | None
+    created_at: datetime
+    updated_at: datetime
+    index: Index
+    events: int
+    tokens_raw: int
+    compactions: int
+    #: Events that are read, and their tokens: counted when asked for.
+    live_events: int = 0
+    tokens_live: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedSession:
+    """What an append sees under the session row's lock."""
+
+    incarnation: UUID
+    app_name: str
+    user_id: str
+    head_seq: int
+    index: Index
+    policy: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event ready to be inserted."""
+
+    #: Resolved: it has its seq, lane, owners, place and marker.
+    event: Event
+    #: The JSON text as it was sent (of the item, for imported ones).
+    raw: str
+    #: ``native`` (ADK's shape in either case) or the format of ``items[]``.
+    source_format: str
+    #: Number of the event among those of its item, from 0.
+    item_part: int
+    #: SHA-256 of the body after key-case normalisation, without what the server added.
+    body_hash: bytes
+    state_delta: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEvent:
+    """An event as it was stored, for reading back."""
+
+    seq: int
+    id: str
+    author: str
+    branch: str
+    invocation_id: str
+    timestamp: float
+    kind: str
+    raw: str
+    source_format: str
+    item_part: int
+    tokens: int
+    marker: Marker | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which events of a session to list. Bounds on seq are exclusive, ``after_time`` is not."""
+
+    after_seq: int | None = None
+    before_seq: int | None = None
+    after_time: float | None = None
+    #: The newest so many, in log order.
+    last: int | None = None
+    author: str | None = None
+    branch: str | None = None
+    invocation_id: str | None = None
+    kind: str | None = None
+    status: EventStatus | None = None
+    reader: Reader | None = None
+    limit: int = 100
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRead:
+    """What one compile reads, in one statement."""
+
+    key: SessionKey
+    incarnation: UUID
+    app_name: str
+    user_id: str
+    head_seq: int
+    #: The index up to the position that was read.
+    index: Index
+    #: By seq: the live events that the reader sees, the active folds, and the masked owners and
+    #: sibling answers that live responses need.
+    events: tuple[Event, ...]
+    #: Session, ``app:`` and ``user:`` keys merged, with prefixes.
+    state: Mapping[str, Json]
+    #: Canonical JSON of the arguments of the call that opened the reader's isolation scope.
+    opening_args: str | None
+
+
+class Database(Protocol):
+    """Where connections come from."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+        """One transaction: committed when the block is left, rolled back on an error."""
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        """A connection for single read statements."""
+
+
+class EventLog(Protocol):
+    """The append-only log of a session."""
+
+    async def lock_session(self, connection: Connection, key: SessionKey) -> LockedSession | None:
+        """Lock the session row until the transaction ends; None if there is no such session."""
+
+    async def load_facts(
+        self, connection: Connection, key: SessionKey, session: LockedSession, needs: Needs
+    ) -> Facts:
+        """Load what the resolver must know. Loads no more than the needs name."""
+
+    async def find_events(
+        self, connection: Connection, key: SessionKey, ids: Sequence[str]
+    ) -> Mapping[str, tuple[int, bytes, int]]:
+        """Return ``(seq, body_hash, tokens)`` of those ids that exist."""
+
+    async def append(
+        self, connection: Connection, key: SessionKey, rows: Sequence[NewEvent], facts: Facts
+    ) -> None:
+        """Insert the events, their calls, answers and lanes, and move the head.
+
+        ``facts`` are the facts after the batch: the index is written only if the batch holds a
+        marker. The caller holds the session's lock.
+        """
+
+    async def read_live(
+        self, connection: Connection, key: SessionKey, reader: Reader
+    ) -> LogRead | None:
+        """Read what the reader sees now, in one statement; None if there is no such session."""
+
+    async def read_at(
+        self, connection: Connection, key: SessionKey, reader: Reader, as_of_seq: int
+    ) -> LogRead | None:
+        """Read what the reader saw when the head was at ``as_of_seq``. At most a few statements."""
+
+    async def read_all(
+        self, connection: Connection, key: SessionKey, as_of_seq: int | None = None
+    ) -> LogRead | None:
+        """Read every event up to a position: what ``explain`` and the tests compare with."""
+
+    async def list_events(
+        self, connection: Connection, key: SessionKey, wanted: EventFilter, index: Index
+    ) -> Sequence[LoggedEvent]:
+        """Return events that match, ``limit`` at most, ordered by seq."""
+
+    async def get_event(
+        self, connection: Connection, key: SessionKey, seq_or_id: int | str
+    ) -> LoggedEvent | None:
+        """Return one event, however it is read now."""
+
+    async def markers(
+        self, connection: Connection, key: SessionKey, up_to_seq: int | None = None
+    ) -> Sequence[tuple[int, Marker]]:
+        """Return every marker with its seq, oldest first."""
+
+    async def event_seqs(
+        self, connection: Connection, key: SessionKey, invocation_id: str
+    ) -> Sequence[int]:
+        """Return the seqs of an invocation's events, in order."""
+
+
+class Sessions(Protocol):
+    """Sessions and their state."""
+
+    async def create(self, connection: Connection, key: SessionKey, new: NewSession) -> bool:
+        """Create the session; False if it exists."""
+
+    async def get(self, connection: Connection, key: SessionKey) -> SessionRow | None:
+        """Return the session with its counts."""
+
+    async def list(  # noqa: A003
+        self,
+        connection: Connection,
+        tenant_id: str,
+        *,
+        app_name: str | None,
+        user_id: str | None,
+        updated_after: datetime | None,
+        metadata: Mapping[str, str],
+        after: tuple[datetime, str] | None,
+        limit: int,
+        descending: bool,
+    ) -> Sequence[SessionRow]:
+        """Return sessions ordered by ``(updated_at, session id)``."""
+
+    async def update(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        *,
+        policy: Json,
+        metadata: Mapping[str, Json],
+        ttl_s: int | None,
+    ) -> None:
+        """Replace policy, metadata and time to live."""
+
+    async def apply_state(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        session: LockedSession,
+        delta: Mapping[str, Json],
+    ) -> None:
+        """Merge a delta: ``app:`` and ``user:`` keys into their rows, others into the session's."""
+
+    async def rewind_state(self, connection: Connection, key: SessionKey, index: Index) -> None:
+        """Recompute the session's own keys from the base state and the deltas that still stand."""
+
+    async def state(
+        self, connection: Connection, tenant_id: str, app_name: str, user_id: str | None = None
+    ) -> Mapping[str, Json]:
+        """Return raw keys of an app, or of a user of an app."""
+
+    async def fork(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        new_key: SessionKey,
+        *,
+        at_seq: int,
+        metadata: Mapping[str, Json],
+    ) -> bool:
+        """Copy rows 1..at_seq with their seqs and ids in one statement; False if new_key exists."""
+
+    async def erase(
+        self, connection: Connection, key: SessionKey, *, actor: str, reason: str
+    ) -> bool:
+        """Erase the session through the audited function; False if there is none."""
+
+    async def app_policy(self, connection: Connection, tenant_id: str, app_name: str) -> Json:
+        """Return the app's default policy, None without one."""
+
+    async def set_app_policy(
+        self, connection: Connection, tenant_id: str, app_name: str, policy: Json
+    ) -> None:
+        """Replace the app's default policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """What a request with an idempotency key was answered."""
+
+    request_hash: bytes
+    status: int
+    body: str
+
+
+class IdempotencyKeys(Protocol):
+    """Answers kept for 24 hours, per tenant and route."""
+
+    async def claim(
+        self, connection: Connection, tenant_id: str, route: str, idempotency_key: str
+    ) -> KeptAnswer | None:
+        """Take the key for this transaction, or return the answer it already has.
+
+        Raises:
+            IdempotencyInProgressError: another transaction holds it.
+        """
+
+    async def keep(
+        self,
+        connection: Connection,
+        tenant_id: str,
+        route: str,
+        idempotency_key: str,
+        answer: KeptAnswer,
+        *,
+        key: SessionKey | None,
+    ) -> None:
+        """Keep the answer, in the transaction that did the work; erased with its session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is asking."""
+
+    tenant_id: str
+    key_id: str
+    scopes: frozenset[str]
+
+
+class ApiKeys(Protocol):
+    """Bearer keys, hashed at rest."""
+
+    async def find(self, connection: Connection, key_hash: bytes) -> Principal | None:
+        """Return whom a key stands for."""
+
+    async def create(
+        self,
+        connection: Connection,
+        *,
+        tenant_id: str,
+        name: str,
+        key_hash: bytes,
+        scopes: Sequence[str],
+    ) -> str:
+        """Store a new key and return its id; the tenant is made if it is new."""
+
+
+class CompileInputs(Protocol):
+    """Inputs of earlier compiles, by digest."""
+
+    async def keep(self, connection: Connection, tenant_id: str, digest: str, body: str) -> None:
+        """Keep the inputs; keeping them again does nothing."""
+
+    async def find(self, connection: Connection, tenant_id: str, digest: str) -> str | None:
+        """Return the inputs of a digest, None if unknown."""
+
+
+class Clock(Protocol):
+    """The time."""
+
+    def now(self) -> datetime:
+        """Return the time, aware, in UTC."""
+
+
+class TokenCounter(Protocol):
+    """The offline tokenizer."""
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text."""
