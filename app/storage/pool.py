@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from uuid import uuid4
 
 import asyncpg
+from asyncpg.connect_utils import SessionAttribute
 from sqlalchemy import Connection, NullPool, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -114,7 +115,7 @@ def _connector(
             timeout=CONNECT_TIMEOUT_S,
             server_settings=server_settings,
             # With several hosts in the URL, the one that takes writes: this is how a failover ends.
-            target_session_attrs="read-write",
+            target_session_attrs=SessionAttribute.read_write,
             statement_cache_size=statement_cache_size,
         )
 
