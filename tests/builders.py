@@ -1,0 +1,196 @@
+"""Small events for tests, by the words one would say them in.
+
+    log(user("find it"), call("search", id="c1"), response("c1"), model("found"))
+
+A builder gives an event as it comes from a caller: unresolved, without seq. :func:`log` appends them
+to an empty log in memory, which gives seqs, owners and places, and counts time on: the first event is
+of second 1, the next of second 2, unless an event says its own ``timestamp``.
+
+Every builder takes any field of :class:`app.core.events.Event` by keyword, and ``branch`` and
+``scope`` for its lane.
+"""
+
+# `id` is what the field is called, and `fields` are the event's own, which the event checks.
+# ruff: noqa: A002, ANN401
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from app.core.canonical import Json, canonical_json
+from app.core.contents import (
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Part,
+    Text,
+)
+from app.core.events import (
+    ActivationRequest,
+    Event,
+    FoldRequest,
+    PinRequest,
+    RewindRequest,
+    SectionRequest,
+    TimedCompactionRequest,
+    UndoRequest,
+    UnpinRequest,
+)
+from app.core.lanes import Lane
+from app.core.resolve import Log, replay
+
+AGENT: Final = "bot"
+
+
+def event(
+    *parts: Part, author: str, branch: str = "", scope: str | None = None, **fields: Any
+) -> Event:
+    """Return an event of any parts; each counts as one token."""
+    fields.setdefault("lane", Lane(isolation_scope=scope, branch=branch))
+    fields.setdefault("part_tokens", (1,) * len(parts))
+    fields.setdefault("role", "user" if author == "user" else "model")
+    return Event(author=author, parts=parts, **fields)
+
+
+def user(*said: str | Part, **fields: Any) -> Event:
+    """Return a user message."""
+    fields.setdefault("author", "user")
+    return event(*_parts(said), **fields)
+
+
+def model(*said: str | Part, **fields: Any) -> Event:
+    """Return a model message, of ``bot`` unless an ``author`` is given."""
+    fields.setdefault("author", AGENT)
+    return event(*_parts(said), **fields)
+
+
+def call(name: str, *, id: str | None = None, args: Json = None, **fields: Any) -> Event:
+    """Return a model event that holds one function call."""
+    return model(call_part(name, id=id, args=args), **fields)
+
+
+def response(
+    id: str | None,
+    *,
+    name: str = "search",
+    result: Json = None,
+    **fields: Any,
+) -> Event:
+    """Return an event that holds one function response, of the agent and in role user."""
+    fields.setdefault("author", AGENT)
+    fields.setdefault("role", "user")
+    return event(response_part(id, name=name, result=result), **fields)
+
+
+def rewind(before_invocation_id: str | None = None, *, to_seq: int | None = None) -> Event:
+    """Return a rewind."""
+    return _marker(RewindRequest(before_invocation_id, to_seq))
+
+
+def compaction(
+    start: float,
+    end: float,
+    summary: str = "summary",
+    *,
+    branch: str = "",
+    scope: str | None = None,
+    role: str = "model",
+    **fields: Any,
+) -> Event:
+    """Return an ADK compaction of its lane from one second to another, both included."""
+    request = TimedCompactionRequest(start, end, (text(summary),), role)
+    return _marker(request, lane=Lane(isolation_scope=scope, branch=branch), **fields)
+
+
+def fold(from_seq: int, to_seq: int, summary: str = "summary", **fields: Any) -> Event:
+    """Return a fold of the lane without branch and scope."""
+    return fold_of(from_seq, to_seq, section(summary), **fields)
+
+
+def fold_of(
+    from_seq: int, to_seq: int, *sections: SectionRequest, staged: bool = False, **fields: Any
+) -> Event:
+    """Return a fold of several lanes."""
+    return _marker(FoldRequest(from_seq, to_seq, sections, is_staged=staged), **fields)
+
+
+def section(summary: str, *, branch: str = "", scope: str | None = None) -> SectionRequest:
+    """Return the summary of one lane."""
+    return SectionRequest(scope, branch, (text(summary),))
+
+
+def pin(*seqs: int) -> Event:
+    """Return a pin."""
+    return _marker(PinRequest(seqs))
+
+
+def unpin(*seqs: int) -> Event:
+    """Return an unpin."""
+    return _marker(UnpinRequest(seqs))
+
+
+def undo(target_seq: int) -> Event:
+    """Return an undo of the marker at a seq."""
+    return _marker(UndoRequest(target_seq))
+
+
+def activate(target_seq: int) -> Event:
+    """Return the activation of a staged fold."""
+    return _marker(ActivationRequest(target_seq))
+
+
+def text(said: str, *, thought: bool = False) -> Text:
+    """Return a text part."""
+    return Text(text=said, thought=thought)
+
+
+def thought(said: str) -> Text:
+    """Return a thought."""
+    return text(said, thought=True)
+
+
+def call_part(name: str, *, id: str | None = None, args: Json = None) -> FunctionCall:
+    """Return a function call part; no arguments are an empty object."""
+    return FunctionCall(id=id, name=name, args=canonical_json({} if args is None else args))
+
+
+def response_part(
+    id: str | None,
+    *,
+    name: str = "search",
+    result: Json = None,
+) -> FunctionResponse:
+    """Return a function response part."""
+    body = canonical_json(result) if result is not None else '{"result":"ok"}'
+    return FunctionResponse(id=id, name=name, response=body)
+
+
+def image(data: str = "AAAA", mime_type: str = "image/png") -> InlineData:
+    """Return inline media."""
+    return InlineData(mime_type=mime_type, data=data)
+
+
+def file(uri: str = "gs://bucket/file.pdf", mime_type: str = "application/pdf") -> FileData:
+    """Return media by reference."""
+    return FileData(file_uri=uri, mime_type=mime_type)
+
+
+def log(*events: Event) -> Log:
+    """Append the events to an empty log in memory."""
+    return replay(timed(events))
+
+
+def timed(events: Iterable[Event]) -> Iterable[Event]:
+    """Give events without a timestamp the second of their position."""
+    for seq, item in enumerate(events, start=1):
+        yield item if item.timestamp else replace(item, timestamp=float(seq))
+
+
+def _marker(request: Any, **fields: Any) -> Event:
+    fields.setdefault("author", "user")
+    return Event(request=request, **fields)
+
+
+def _parts(said: Iterable[str | Part]) -> tuple[Part, ...]:
+    return tuple(text(item) if isinstance(item, str) else item for item in said)
