@@ -1,0 +1,230 @@
+"""Reading a JSON object field by field, and writing one from texts.
+
+Every key is accepted in both spellings (``function_call``, ``functionCall``). What is wrong is told
+with a JSON pointer to the field as the caller spelled it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from app.core.canonical import Json, canonical_json, clean_text, is_clean
+from app.core.errors import InvalidEventError
+
+#: What could not be taken as it came: ``(pointer, text)``.
+Notes: TypeAlias = list[tuple[str, str]]
+
+#: Deeper values are refused: every step that follows may recurse.
+MAX_DEPTH: Final = 100
+#: The largest position that a bigint column holds with room to count on.
+MAX_SEQ: Final = 2**62
+
+# What cleaning leaves behind; a hit is only a reason to look closer.
+_CLEANED = re.compile('\ufffd|"(?:-?inf|nan)"')
+
+
+class Fields:
+    """The known fields of one JSON object; a null field counts as absent."""
+
+    __slots__ = ("_spellings", "_values", "notes", "pointer", "unknown")
+
+    def __init__(self, pointer: str, notes: Notes) -> None:
+        self.pointer = pointer
+        self.notes = notes
+        #: Keys that the shape does not know, as sent.
+        self.unknown: list[str] = []
+        self._values: dict[str, Json] = {}
+        self._spellings: dict[str, str] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def at(self, key: str) -> str:
+        """Return the pointer of a field."""
+        return f"{self.pointer}/{self._spellings.get(key, key)}"
+
+    def wrong(self, key: str, detail: str) -> InvalidEventError:
+        """Return the error that names a field."""
+        return InvalidEventError(detail, pointer=self.at(key))
+
+    def note(self, key: str, text: str) -> None:
+        """Tell the caller of something that was not taken as it came."""
+        self.notes.append((self.at(key), text))
+
+    def value(self, key: str) -> Json:
+        """Return a field of any type; None when absent."""
+        return self._values.get(key)
+
+    def text(self, key: str) -> str | None:
+        """Return a string, cleaned."""
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self.wrong(key, "must be a string")
+        cleaned = clean_text(value)
+        if cleaned is not value:
+            self.note(key, "characters that cannot be emitted are read as U+FFFD")
+        return cleaned
+
+    def identifier(self, key: str, *, max_bytes: int) -> str | None:
+        """Return a string that is compared and indexed: never altered, never long."""
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self.wrong(key, "must be a string")
+        if clean_text(value) is not value:
+            raise self.wrong(key, "must not hold NUL characters or lone surrogates")
+        if len(value) * 4 > max_bytes and len(value.encode()) > max_bytes:
+            raise self.wrong(key, f"must not be longer than {max_bytes} bytes")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """Return a boolean; False when absent."""
+        value = self._values.get(key)
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise self.wrong(key, "must be true or false")
+        return value
+
+    def seq(self, key: str, *, least: int = 1) -> int | None:
+        """Return a position in the log."""
+        value = self._values.get(key)
+        return None if value is None else read_seq(value, self.at(key), least=least)
+
+    def array(self, key: str) -> list[Json]:
+        """Return a list; an empty one when absent."""
+        value = self._values.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.wrong(key, "must be a list")
+        return value
+
+    def mapping(self, key: str) -> dict[str, Json]:
+        """Return an object with keys of the caller's own; an empty one when absent."""
+        value = self._values.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise self.wrong(key, "must be an object")
+        return value
+
+    def canonical(self, key: str, value: Json) -> str:
+        """Return the canonical text of a value of this field, noting what it could not say."""
+        text = canonical_json(value)
+        if _CLEANED.search(text) and not is_clean(value):
+            self.note(key, "values that cannot be emitted are replaced")
+        return text
+
+
+class Shape:
+    """The keys of one kind of object."""
+
+    def __init__(self, kind: str, *keys: str) -> None:
+        self._kind = kind
+        self._keys = {spelling: key for key in keys for spelling in (key, camel(key))}
+
+    def read(self, value: Json, pointer: str, notes: Notes) -> Fields:
+        """Open an object; keys that it does not know are in ``unknown``."""
+        if not isinstance(value, dict):
+            raise InvalidEventError(f"{self._kind} must be an object", pointer=pointer)
+        fields = Fields(pointer, notes)
+        for spelling, item in value.items():
+            key = self._keys.get(spelling)
+            if key is None:
+                fields.unknown.append(spelling)
+            elif item is not None:
+                _add(fields, key, spelling, item)
+        return fields
+
+    def read_strictly(self, value: Json, pointer: str, notes: Notes) -> Fields:
+        """Open an object that may hold nothing else."""
+        fields = self.read(value, pointer, notes)
+        if fields.unknown:
+            raise InvalidEventError(
+                f"unknown key in {self._kind}", pointer=pointer_to(pointer, fields.unknown[0])
+            )
+        return fields
+
+
+def _add(fields: Fields, key: str, spelling: str, item: Json) -> None:
+    # Fields and Shape are two halves of one reader; only here is a Fields ever filled.
+    if key in fields._values:  # noqa: SLF001
+        raise InvalidEventError(
+            "given in two spellings", pointer=pointer_to(fields.pointer, spelling)
+        )
+    fields._values[key] = item  # noqa: SLF001
+    if spelling != key:
+        fields._spellings[key] = spelling  # noqa: SLF001
+
+
+def camel(key: str) -> str:
+    """Return the camelCase spelling of a snake_case key."""
+    first, *rest = key.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def pointer_to(pointer: str, key: str | int) -> str:
+    """Return the pointer of a member, its name escaped (RFC 6901)."""
+    name = clean_text(str(key)).replace("~", "~0").replace("/", "~1")
+    return f"{pointer}/{name}"
+
+
+def read_seq(value: Json, pointer: str, *, least: int = 1) -> int:
+    """Return a position in the log."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidEventError("must be an integer", pointer=pointer)
+    if not least <= value <= MAX_SEQ:
+        raise InvalidEventError(f"must lie between {least} and {MAX_SEQ}", pointer=pointer)
+    return value
+
+
+def refuse_deep(value: Json, pointer: str = "") -> None:
+    """Refuse a value that is nested deeper than anything here is prepared to follow.
+
+    Raises:
+        InvalidEventError: it is; the pointer names the first part that is too deep.
+    """
+    if not is_deep(value):
+        return
+    stack: list[tuple[Json, str, int]] = [(value, pointer, 0)]
+    while stack:
+        item, at, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise InvalidEventError(f"nested deeper than {MAX_DEPTH} levels", pointer=at)
+        stack.extend((child, pointer_to(at, key), depth + 1) for key, child in _containers(item))
+
+
+def is_deep(value: Json) -> bool:
+    """Tell whether a value is nested deeper than :data:`MAX_DEPTH`."""
+    level: list[Json] = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH + 1):
+        if not level:
+            return False
+        level = [child for item in level for _, child in _containers(item)]
+    return bool(level)
+
+
+def _containers(value: Json) -> Iterator[tuple[str | int, Json]]:
+    members: Iterable[tuple[str | int, Json]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
+    return ((key, child) for key, child in members if isinstance(child, dict | list))
+
+
+def json_object(fields: Iterable[tuple[str, str]]) -> str:
+    """Return the JSON text of an object whose values are JSON texts already."""
+    return "{" + ",".join(f'"{key}":{text}' for key, text in fields) + "}"
+
+
+def json_array(texts: Iterable[str]) -> str:
+    """Return the JSON text of a list whose items are JSON texts already."""
+    return "[" + ",".join(texts) + "]"
