@@ -1,8 +1,8 @@
 """The files and commands of a private Postgres: its binaries, its account, its data directory.
 
 As root the server runs under an unprivileged account that need not reach the data directory by its
-path. Nothing above the directory is opened up for it: the process starts inside the directory while
-still root, and then names it `/proc/self/cwd`.
+path. Nothing above the directory is opened up for it: the process inherits the open directory, and
+names it by its descriptor, `/proc/self/fd/N`.
 
 The supervisor (`embedded_supervisor.py`) stays small: nothing beyond the standard library here.
 """
@@ -243,11 +243,26 @@ class Binaries:
         return type(self)(copy / self.folder.relative_to(root), self.major)
 
 
-def data_argument(cluster: Path, account: Account) -> str:
-    """Return how the server names its own folder, which is its working directory."""
-    if account.uid is not None and sys.platform == "linux":
-        return "/proc/self/cwd"
-    return str(cluster)
+@dataclass(frozen=True)
+class OpenFolder:
+    """A folder under a name that works whatever the folders above it allow."""
+
+    name: str
+    #: What a process must inherit for the name to work.
+    descriptors: tuple[int, ...]
+
+
+@contextlib.contextmanager
+def open_folder(folder: Path, account: Account) -> Iterator[OpenFolder]:
+    """Open a folder for processes of the account that are started inside the block."""
+    if account.uid is None or sys.platform != "linux":
+        yield OpenFolder(str(folder), ())
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield OpenFolder(f"/proc/self/fd/{descriptor}", (descriptor,))
+    finally:
+        os.close(descriptor)
 
 
 def make_cluster(layout: Layout, binaries: Binaries, account: Account) -> None:
@@ -268,49 +283,36 @@ def make_cluster(layout: Layout, binaries: Binaries, account: Account) -> None:
         if binaries.major >= BUILTIN_LOCALE_SINCE
         else ["--locale=C.UTF-8"]
     )
-    _run(
-        [
-            str(binaries.folder / "initdb"),
-            f"--pgdata={data_argument(new, account)}",
-            f"--username={SUPERUSER}",
-            "--pwfile=/dev/stdin",
-            "--auth=scram-sha-256",
-            "--encoding=UTF8",
-            "--data-checksums",
-            "--no-instructions",
-            *locale,
-        ],
-        cluster=new,
-        account=account,
-        text=passwords[layout.superuser_password] + "\n",
-    )
+    initdb = [
+        str(binaries.folder / "initdb"),
+        f"--username={SUPERUSER}",
+        "--pwfile=/dev/stdin",
+        "--auth=scram-sha-256",
+        "--encoding=UTF8",
+        "--data-checksums",
+        "--no-instructions",
+        *locale,
+    ]
     # No server is needed for this: one process, no network, statements from its standard input.
-    _run(
-        [
-            str(binaries.folder / "postgres"),
-            "--single",
-            "-D",
-            data_argument(new, account),
-            "-c",
-            "log_min_messages=error",
-            "postgres",
-        ],
-        cluster=new,
-        account=account,
-        text=(
-            # CREATEROLE: migrations make the roles that may read and append but not delete.
-            f"CREATE ROLE {APPLICATION_ROLE} LOGIN CREATEROLE"
-            f" PASSWORD '{passwords[layout.password]}'\n"
-            f"CREATE DATABASE {DATABASE} OWNER {APPLICATION_ROLE}\n"
-        ),
+    single = [str(binaries.folder / "postgres"), "--single"]
+    # CREATEROLE: migrations make the roles that may read and append but not delete.
+    statements = (
+        f"CREATE ROLE {APPLICATION_ROLE} LOGIN CREATEROLE"
+        f" PASSWORD '{passwords[layout.password]}'\n"
+        f"CREATE DATABASE {DATABASE} OWNER {APPLICATION_ROLE}\n"
     )
+    with open_folder(new, account) as folder:
+        password = passwords[layout.superuser_password] + "\n"
+        _run([*initdb, "-D", folder.name], folder=folder, account=account, text=password)
+        single += ["-D", folder.name, SUPERUSER]
+        _run(single, folder=folder, account=account, text=statements)
     new.rename(layout.cluster)
 
 
-def server_command(
+def start_server(
     binaries: Binaries, layout: Layout, account: Account, *, port: int, socket_folder: Path
-) -> list[str]:
-    """Return the command that runs the server in the foreground."""
+) -> subprocess.Popen[str]:
+    """Start the server; when this process dies, the kernel tells it to stop (Linux)."""
     settings = {
         "listen_addresses": "127.0.0.1",
         "port": port,
@@ -333,10 +335,15 @@ def server_command(
         # A refused row would otherwise be logged with its content.
         "log_error_verbosity": "terse",
     }
-    command = [str(binaries.folder / "postgres"), "-D", data_argument(layout.cluster, account)]
-    for name, value in settings.items():
-        command += ["-c", f"{name}={value}"]
-    return command
+    options = [f"--{name}={value}" for name, value in settings.items()]
+    with open_folder(layout.cluster, account) as folder:
+        return _spawn(
+            [str(binaries.folder / "postgres"), "-D", folder.name, *options],
+            folder=folder,
+            account=account,
+            # Fast shutdown, which leaves a clean cluster.
+            death_signal=signal.SIGINT,
+        )
 
 
 def make_socket_folder(data_dir: Path, account: Account) -> Path:
@@ -361,39 +368,6 @@ def make_socket_folder(data_dir: Path, account: Account) -> Path:
     if not is_private or status.st_uid != expected:
         raise ClusterError(f"{folder} belongs to someone else: remove it")
     return folder
-
-
-def spawn(
-    command: Sequence[str],
-    *,
-    cluster: Path,
-    account: Account,
-    stdin: int = subprocess.DEVNULL,
-    stdout: int | None = None,
-    death_signal: int = signal.SIGKILL,
-) -> subprocess.Popen[str]:
-    """Start a command of the server's in its folder, under its account, without our environment.
-
-    Args:
-        death_signal: what the kernel sends it when this process dies (Linux).
-    """
-    return subprocess.Popen(  # noqa: S603  the command is made in this file
-        command,
-        cwd=cluster,
-        user=account.uid,
-        group=account.gid,
-        extra_groups=None if account.uid is None else [],
-        umask=0o077,
-        # Nothing of ours is the server's business, our secrets least of all.
-        env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
-        stdin=stdin,
-        stdout=stdout,
-        stderr=subprocess.STDOUT if stdout is not None else None,
-        text=True,
-        start_new_session=True,
-        # Runs after the change of account, which clears the signal. One thread, so it is safe.
-        preexec_fn=_die_with_parent(os.getpid(), death_signal),  # noqa: PLW1509
-    )
 
 
 def write_private(path: Path, text: str) -> None:
@@ -429,17 +403,47 @@ def processes_in(folder: Path) -> list[int]:
     return found
 
 
-def _run(command: list[str], *, cluster: Path, account: Account, text: str) -> None:
+def _spawn(
+    command: Sequence[str],
+    *,
+    folder: OpenFolder,
+    account: Account,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | None = None,
+    death_signal: int = signal.SIGKILL,
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603  the command is made in this file
+        command,
+        cwd="/",
+        pass_fds=folder.descriptors,
+        user=account.uid,
+        group=account.gid,
+        extra_groups=None if account.uid is None else [],
+        umask=0o077,
+        # Nothing of ours is the server's business, our secrets least of all.
+        env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.STDOUT if stdout is not None else None,
+        text=True,
+        start_new_session=True,
+        # Runs after the change of account, which clears the signal. One thread, so it is safe.
+        preexec_fn=_die_with_parent(os.getpid(), death_signal),  # noqa: PLW1509
+    )
+
+
+def _run(command: list[str], *, folder: OpenFolder, account: Account, text: str) -> None:
     # The text fits into the pipe, which initdb opens again by name: it must be the account's own.
     reader, writer = os.pipe()
     if account.uid is not None and account.gid is not None:
         os.fchown(reader, account.uid, account.gid)
     os.write(writer, text.encode())
     os.close(writer)
-    process = spawn(command, cluster=cluster, account=account, stdin=reader, stdout=subprocess.PIPE)
+    process = _spawn(command, folder=folder, account=account, stdin=reader, stdout=subprocess.PIPE)
     os.close(reader)
     output, _ = process.communicate()
-    if process.returncode != 0:
+    # In single-user mode a refused statement changes nothing about the exit code.
+    if process.returncode != 0 or "ERROR:" in output:
         raise ClusterError(f"{Path(command[0]).name} failed: {output.strip()[-2000:]}")
 
 

@@ -34,8 +34,7 @@ from app.storage.embedded_cluster import (
     make_cluster,
     make_socket_folder,
     processes_in,
-    server_command,
-    spawn,
+    start_server,
 )
 
 #: How soon the last client's death is noticed.
@@ -73,18 +72,12 @@ class Supervisor:
             self._clear_leftovers()
             self._port = _free_port(self._port)
             self._publish(is_ready=False)
-            self._server = spawn(
-                server_command(
-                    self._binaries,
-                    self._layout,
-                    self._account,
-                    port=self._port,
-                    socket_folder=self._socket_folder,
-                ),
-                cluster=self._layout.cluster,
-                account=self._account,
-                # Fast shutdown: whoever holds us dies, the server still leaves a clean cluster.
-                death_signal=signal.SIGINT,
+            self._server = start_server(
+                self._binaries,
+                self._layout,
+                self._account,
+                port=self._port,
+                socket_folder=self._socket_folder,
             )
             if self._becomes_ready():
                 self._publish(is_ready=True)

@@ -1,0 +1,109 @@
+"""Bring a database's schema to the newest revision; safe when several processes try at once.
+
+The revisions, and how each of them runs, are in `migrations/`. Behind PgBouncer a session's lock
+means nothing: give the URL of Postgres itself.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+import app
+from app.core.errors import StorageUnavailableError
+from app.storage.errors import storage_errors
+from app.storage.pool import create_engine
+
+#: "foldline" as eight bytes: a key that no other application takes by chance.
+ADVISORY_LOCK: Final = int.from_bytes(b"foldline", "big")
+#: How long to wait for another process that migrates.
+TURN_TIMEOUT_S: Final = 600.0
+POLL_S: Final = 0.1
+#: A revision gives up quickly when it has to wait for a lock (`env.py`); then it tries again.
+ATTEMPTS: Final = 5
+RETRY_AFTER_S: Final = 2.0
+
+
+async def migrate(url: str) -> None:
+    """Run every revision that the database lacks; each commits on its own.
+
+    Raises:
+        StorageUnavailableError: not reachable, or a lock was not free for several attempts.
+        StorageError: a revision failed; those before it stand.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            async with migration_connection(url) as connection:
+                await connection.run_sync(_upgrade_to_head)
+        except StorageUnavailableError:
+            if attempt == ATTEMPTS:
+                raise
+            await asyncio.sleep(RETRY_AFTER_S)
+        else:
+            return
+
+
+@asynccontextmanager
+async def migration_connection(url: str) -> AsyncIterator[AsyncConnection]:
+    """Open a connection that is alone with the schema; its turn ends with the block.
+
+    The lock is asked for again and again, because a statement that waits holds a snapshot, and an
+    index built CONCURRENTLY by the one whose turn it is would wait for that snapshot: a deadlock.
+    It is taken before Alembic begins, whose context is one for the whole process.
+    """
+    engine = create_engine(url, size=1, application_name="foldline-migrate")
+    try:
+        with storage_errors():
+            async with engine.connect() as connection:
+                async with asyncio.timeout(TURN_TIMEOUT_S):
+                    while not await _try_lock(connection):  # noqa: ASYNC110  it is another process
+                        await asyncio.sleep(POLL_S)
+                # Closing the connection gives the lock back, however the block ends.
+                yield connection
+    finally:
+        await engine.dispose()
+
+
+async def current_revision(connection: AsyncConnection) -> str | None:
+    """Return the revision that a database is at, or None when it was never migrated."""
+    return await connection.run_sync(
+        lambda sync: MigrationContext.configure(sync).get_current_revision()
+    )
+
+
+def head_revision() -> str | None:
+    """Return the newest revision that this release knows."""
+    return ScriptDirectory.from_config(alembic_config()).get_current_head()
+
+
+def alembic_config() -> Config:
+    """Return Alembic's configuration, whether installed from a wheel or run from a checkout."""
+    package = Path(app.__file__).parent
+    packaged = package / "_migrations"
+    config = Config()
+    config.set_main_option(
+        "script_location", str(packaged if packaged.exists() else package.parent / "migrations")
+    )
+    return config
+
+
+async def _try_lock(connection: AsyncConnection) -> bool:
+    taken = await connection.scalar(
+        text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_LOCK}
+    )
+    await connection.rollback()
+    return bool(taken)
+
+
+def _upgrade_to_head(connection: Connection) -> None:
+    config = alembic_config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

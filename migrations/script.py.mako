@@ -1,0 +1,18 @@
+"""${message}.
+
+Why: ...
+Lock: ...
+"""
+
+from alembic import op
+
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Expand only: the release that runs now keeps working."""
+    op.execute("""
+    """)
