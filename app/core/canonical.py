@@ -15,7 +15,7 @@ import math
 import re
 from typing import TypeAlias
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 _UNEMITTABLE = re.compile("[\x00\ud800-\udfff]")
 _encode = json.JSONEncoder(
@@ -24,7 +24,8 @@ _encode = json.JSONEncoder(
 
 
 def clean_text(text: str) -> str:
-    """Return the text with what cannot be emitted replaced by U+FFFD; most often the text itself."""
+    """Return the text with what cannot be emitted replaced by U+FFFD; most often the text
+    itself."""
     return _UNEMITTABLE.sub("\ufffd", text) if _UNEMITTABLE.search(text) else text
 
 

@@ -1,8 +1,8 @@
 """Content and Part: the model-ready shape, provider-neutral.
 
 A part keeps JSON values (arguments, results) as their canonical text, so that an unchanged part
-travels from the row to the answer without being decoded. Every string here is already clean: no NUL,
-no lone surrogate (see :mod:`app.core.canonical`).
+travels from the row to the answer without being decoded. Every string here is already clean: no
+NUL, no lone surrogate (see :mod:`app.core.canonical`).
 """
 
 from collections.abc import Iterable
@@ -154,6 +154,8 @@ class Content:
     #: For model contents: which response they belong to (the seq of its first event). Neighbours of
     #: one response are one turn; neighbours of two were produced separately.
     response_seq: int | None = None
+    #: The cacheable prefix ends with this content.
+    ends_prefix: bool = False
 
 
 Contents: TypeAlias = tuple[Content, ...]

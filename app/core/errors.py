@@ -1,8 +1,8 @@
 """The error tree.
 
     FoldlineError
-      InvalidInputError             InvalidEventError, RewindTargetError, CompactionRangeError,
-                                    PinLimitError
+      InvalidInputError             MalformedBodyError, InvalidEventError, RewindTargetError,
+                                    CompactionRangeError, PinLimitError
       NotFoundError                 SessionNotFoundError, EventNotFoundError
       ConflictError                 ConcurrentAppendError, SessionExistsError, EventIdReusedError,
                                     IdempotencyMismatchError, IdempotencyInProgressError,
@@ -44,6 +44,10 @@ class InvalidInputError(FoldlineError):
         super().__init__(detail)
         #: JSON pointer (RFC 6901) into the request body; empty for the whole body.
         self.pointer = pointer
+
+
+class MalformedBodyError(InvalidInputError):
+    """The body cannot be read."""
 
 
 class InvalidEventError(InvalidInputError):

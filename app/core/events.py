@@ -1,7 +1,7 @@
 """Event: one immutable entry of a session's log, as the passes read it.
 
-``formats/adk.py`` makes events out of the JSON that callers send; what an event must know of the events
-before it (its seq, owners, place, the ranges of a marker) is added at append by
+``formats/adk.py`` makes events out of the JSON that callers send; what an event must know of the
+events before it (its seq, owners, place, the ranges of a marker) is added at append by
 :mod:`app.core.resolve` and stored with it.
 """
 
@@ -16,7 +16,7 @@ from app.core.contents import (
     calls,
     responses,
 )
-from app.core.lanes import Lane
+from app.core.lanes import ROOT_LANE, Lane
 from app.core.ranges import Ranges
 
 USER: Final = "user"
@@ -32,6 +32,9 @@ class Owner:
     part_index: int
     #: Author of that event.
     author: str
+    #: Name of the called tool; results often come without it.
+    name: str
+    lane: Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +224,7 @@ class Event:
     invocation_id: str = ""
     #: Seconds since the epoch. Data: orders and ranges go by seq.
     timestamp: float = 0.0
-    lane: Lane = Lane()
+    lane: Lane = ROOT_LANE
     #: Workflow node path, ``/``-separated.
     node_path: str = ""
     #: Role of the content as given; None without content.
@@ -252,6 +255,8 @@ class Event:
     #: For markers, as asked for (before append) and as resolved (after).
     request: MarkerRequest | None = None
     marker: Marker | None = None
+    #: Index of each part among those as appended, when a pass brought back only some of them.
+    kept_parts: tuple[int, ...] | None = None
     #: What the event is to the request; the passes set it.
     segment: Segment = Segment.HISTORY
     #: What could not be taken as it came, for the caller: ``(pointer, text)``.

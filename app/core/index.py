@@ -1,8 +1,8 @@
 """How the log is to be read: ``resolve(markers)`` gives live ranges, active folds, what is pinned.
 
 Markers are read newest first, since only a later marker can take an earlier one's effect away: an
-undo names it, or a rewind spans it. So a rewind inside a rewound span has no effect, an undone rewind
-brings the folds in its span back, and an undo can itself be undone.
+undo names it, or a rewind spans it. So a rewind inside a rewound span has no effect, an undone
+rewind brings the folds in its span back, and an undo can itself be undone.
 
     1 u | 2 m | 3 fold(1-2) | 4 u | 5 rewind(from 4) | 6 u     the log
     live 6..., fold 3 shown at 1, rewound 4                    the index
@@ -13,7 +13,7 @@ touch it, because everything after the last marker is live.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from app.core.events import Activation, Fold, Marker, Pin, Rewind, Undo, Unpin
 from app.core.lanes import Lane
@@ -60,6 +60,10 @@ class Index:
             if contains(section.belongs, seq):
                 return section.fold_seq
         return None
+
+
+#: A log without markers.
+UNTOUCHED: Final = Index()
 
 
 def resolve(markers: Iterable[tuple[int, Marker]]) -> Index:

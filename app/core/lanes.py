@@ -1,8 +1,9 @@
 """Lanes: everything that an event's visibility depends on, and what a reader sees of them."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from app.core.branch import is_visible_from, line_up
+from app.core.branch import is_visible_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class Lane:
     tool_names: tuple[str, ...] = ()
     #: The only node that sees the event (a user message addressed to a workflow node), else empty.
     node_path: str = ""
+
+
+#: Where events without scope and branch stand.
+ROOT_LANE: Final = Lane()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,5 @@ class Reader:
         return lane.isolation_scope == self.isolation_scope and lane.branch == self.branch
 
 
-def is_up_line(lane: Lane, other: Lane) -> bool:
-    """Tell whether ``other`` stands on the line upward from ``lane`` (itself included)."""
-    return lane.isolation_scope == other.isolation_scope and other.branch in line_up(lane.branch)
+#: A reader who is no one in particular and stands at the root.
+ANYONE: Final = Reader()

@@ -1,15 +1,16 @@
 """What an event must know of the events before it, decided once, when it is appended.
 
-Its seq, its lane, the call that each of its responses answers, where a reply is read, and for a marker
-the seqs that it means. What is decided here is stored with the event and never decided again, so that
-a later fold, rewind or read of only the live rows cannot change it.
+Its seq, its lane, the call that each of its responses answers, where a reply is read, and for a
+marker the seqs that it means. What is decided here is stored with the event and never decided
+again, so that a later fold, rewind or read of only the live rows cannot change it.
 
     facts = what the log says that this batch needs (see :func:`needs_of`)
     resolver = Resolver(facts)
     rows = [resolver.add(event) for event in batch]
 
-Appending to Postgres and compiling a list of events that is stored nowhere use the same resolver: the
-first loads the few facts that :func:`needs_of` names, the second starts from none and keeps all.
+Appending to Postgres and compiling a list of events that is stored nowhere use the same resolver:
+the first loads the few facts that :func:`needs_of` names, the second starts from none and keeps
+all.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +42,7 @@ from app.core.events import (
     Unpin,
     UnpinRequest,
 )
-from app.core.index import Index, resolve
+from app.core.index import UNTOUCHED, Index, resolve
 from app.core.lanes import Lane
 from app.core.ranges import Ranges, contains, of_seqs
 
@@ -108,11 +109,12 @@ class Header:
 
 @dataclass(slots=True)
 class Facts:
-    """What the log says, as far as a batch needs it. Loaded by the storage, kept up by the resolver."""
+    """What the log says, as far as a batch needs it. Loaded by the storage, kept up by the
+    resolver."""
 
     head_seq: int = 0
     lanes: dict[Lane, LaneFacts] = field(default_factory=dict)
-    index: Index = Index()
+    index: Index = UNTOUCHED
     last_rewind_seq: int = 0
     #: Calls by id; those without one under the empty id.
     calls_by_id: dict[str, list[CallFacts]] = field(default_factory=dict)
@@ -196,9 +198,9 @@ class Resolver:
         """Return the event as it stands in the log.
 
         Raises:
-            InvalidEventError: ``compiled_seq`` is not before the event, or a marker names no marker.
-            RewindTargetError: a rewind names nothing before it.
-            CompactionRangeError: a fold would cover nothing.
+            InvalidEventError: ``compiled_seq`` is not before the event, or a marker names no
+            marker. RewindTargetError: a rewind names nothing before it. CompactionRangeError: a
+            fold would cover nothing.
         """
         facts = self.facts
         seq = facts.head_seq + 1
@@ -320,7 +322,7 @@ class Resolver:
         candidates = [c for c in candidates if _distance(event.lane, line, c) == closest]
         call = self._choose(candidates, by_name=not part.id)
         call.answers.append(event.seq)
-        return Owner(call.seq, call.part_index, call.author)
+        return Owner(call.seq, call.part_index, call.author, call.name, call.lane)
 
     def _candidates(self, part: FunctionResponse) -> list[CallFacts]:
         """Return the calls that the response can mean, oldest first."""
@@ -457,7 +459,10 @@ class Resolver:
         covers = self._covers(request.sections, span=span, wanted=request.seqs or (span,))
         for number, lane in enumerate(covers):
             if not covers[lane]:
-                detail = "nothing in the span can be folded for this lane: it is empty, rewound, pinned, open or folded"
+                detail = (
+                    "nothing in the span can be folded for this lane: "
+                    "it is empty, rewound, pinned, open or folded already"
+                )
                 raise CompactionRangeError(detail, pointer=f"/sections/{number}")
         return Fold(
             from_seq=request.from_seq,
@@ -551,7 +556,8 @@ class Log:
 
 
 def replay(events: Iterable[Event]) -> Log:
-    """Append events to an empty log in memory and return it. Raises what :meth:`Resolver.add` does."""
+    """Append events to an empty log in memory and return it. Raises what :meth:`Resolver.add`
+    does."""
     resolver = Resolver(Facts())
     resolved = tuple(resolver.add(event) for event in events)
     return Log(resolved, resolver.facts.index)

@@ -1,4 +1,5 @@
-"""What a compile takes and gives: CompileOptions, CompileInput, CompileResult, and the Format protocol.
+"""What a compile takes and gives: CompileOptions, CompileInput, CompileResult, and the Format
+protocol.
 
 Compile is a function of (log up to a seq, options, inputs). Everything that is fetched from outside
 arrives in :class:`CompileInput`; a pass never asks.
@@ -6,12 +7,12 @@ arrives in :class:`CompileInput`; a pass never asks.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from app.core.canonical import Json
 from app.core.contents import Content, Contents, Part, PlacedPart, Role
 from app.core.index import Index
-from app.core.lanes import Reader
+from app.core.lanes import ANYONE, Reader
 
 Preset: TypeAlias = Literal["stable", "adk"]
 IncludeContents: TypeAlias = Literal["default", "none"]
@@ -36,11 +37,15 @@ class Instruction:
     description: str = ""
 
 
+#: An agent that is told nothing.
+NO_INSTRUCTION: Final = Instruction()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOptions:
     """What the caller chose. Hashable: equal options are equal keys."""
 
-    reader: Reader = Reader()
+    reader: Reader = ANYONE
     preset: Preset = "stable"
     include_contents: IncludeContents = "default"
     thinking: Thinking = "auto"
@@ -55,7 +60,7 @@ class CompileOptions:
     expand: tuple[int, ...] = ()
     #: A user text where the provider refuses the model's turn last, or two in a row.
     tail_nudge: bool = True
-    instruction: Instruction = Instruction()
+    instruction: Instruction = NO_INSTRUCTION
     #: System text of the caller's own, before the instructions.
     system: str = ""
     #: Canonical JSON of each tool, in the caller's order.
@@ -134,7 +139,8 @@ class RenderedContent:
 class Format(Protocol):
     """A provider's wire format, as the pipeline needs it. Stateless; one value per format.
 
-    The four flags are the provider's turn rules (``spec/PROVIDERS.md``); ``merge_turns`` keeps them.
+    The four flags are the provider's turn rules (``spec/PROVIDERS.md``); ``merge_turns`` keeps
+    them.
     """
 
     @property
@@ -161,7 +167,8 @@ class Format(Protocol):
         """Map a call id into the provider's charset and length, deterministically."""
 
     def says(self, part: Part, role: Role) -> bool:
-        """Tell whether the format has a place for this part; if not, it is left out and reported."""
+        """Tell whether the format has a place for this part; if not, it is left out and
+        reported."""
 
     def render_part(self, part: Part, role: Role) -> str:
         """Return the canonical JSON of a part; only for parts that it says."""

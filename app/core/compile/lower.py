@@ -1,0 +1,76 @@
+"""Lower events to contents: the step between the two kinds of pass.
+
+One content per event, or several where an event mixes roles: calls are the model's, results the
+user's, whatever role the event was given. What the format has no place for is left out and
+reported; under ``stable`` so is text that the provider would refuse as blank.
+"""
+
+from itertools import groupby
+
+from app.core.compile.adk.opening import opening_content
+from app.core.compile.inputs import CompileInput, Report
+from app.core.contents import (
+    Content,
+    Contents,
+    FunctionCall,
+    FunctionResponse,
+    Part,
+    PlacedPart,
+    Role,
+    Segment,
+    is_blank,
+)
+from app.core.events import Event, Events
+from app.core.ranges import contains
+
+
+def lower(events: Events, inputs: CompileInput, report: Report) -> Contents:
+    """Return the contents of the events, in order; of an isolation scope, after what opened it."""
+    opening = opening_content(inputs)
+    contents: list[Content] = [] if opening is None else [opening]
+    for event in events:
+        contents.extend(_contents_of(event, inputs, report))
+    if not contents:
+        report.warnings.append("empty_contents")
+    return tuple(contents)
+
+
+def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Content]:
+    segment = event.segment
+    if segment is Segment.HISTORY and contains(inputs.index.pinned, event.seq):
+        segment = Segment.PINS
+    own_role: Role = "model" if event.is_model else "user"
+    placed = [
+        (_role(part, own_role), PlacedPart(part, event.seq, segment, tokens=tokens))
+        for part, tokens in zip(event.parts, event.part_tokens, strict=True)
+        if _is_said(part, _role(part, own_role), event, inputs, report)
+    ]
+    response_seq = event.place.response_seq if event.place else None
+    return [
+        Content(role, tuple(part for _, part in group), response_seq if role == "model" else None)
+        for role, group in groupby(placed, key=lambda pair: pair[0])
+    ]
+
+
+def _role(part: Part, own_role: Role) -> Role:
+    if isinstance(part, FunctionCall):
+        return "model"
+    return "user" if isinstance(part, FunctionResponse) else own_role
+
+
+def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report: Report) -> bool:
+    """Tell whether the part is sent; report what is lost without the caller having asked for it."""
+    if part.thought and inputs.options.thinking == "strip":
+        return False
+    if inputs.options.preset == "adk":
+        return True
+    if inputs.format.refuses_blank_text and is_blank(part):
+        return False
+    if inputs.format.says(part, role):
+        return True
+    if not part.thought:
+        kind = type(part).__name__
+        report.repair(
+            "unsupported_part", event.seq, f"{inputs.format.name} has no place for {kind}"
+        )
+    return False

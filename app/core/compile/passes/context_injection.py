@@ -1,0 +1,41 @@
+"""Put in what is not in the log: the static instruction's media first, ephemeral text at the tail.
+
+    [u] [m] [u]                              contents, oldest first
+    [static media] [u] [m] [u] [dynamic]     after the pass
+
+The dynamic instruction changes with the state, so it stands where nothing that could be cached
+follows it. It is sent, but it is no part of the fingerprint chain. Under ``adk`` it stands before
+the trailing run of plain user contents (``spec/ADK.md`` B.11).
+"""
+
+from app.core.compile.inputs import CompileInput, Report
+from app.core.compile.instruction import dynamic_content, static_contents
+from app.core.contents import Content, Contents, FunctionResponse
+
+
+def context_injection(
+    contents: Contents,
+    inputs: CompileInput,
+    report: Report,  # noqa: ARG001
+) -> Contents:
+    """Return the contents with the instruction's contents in their places."""
+    static = static_contents(inputs.options)
+    dynamic = dynamic_content(inputs.options, inputs.state)
+    if dynamic is None:
+        return (*static, *contents)
+    at = _before_last_question(contents) if inputs.options.preset == "adk" else len(contents)
+    return (*static, *contents[:at], dynamic, *contents[at:])
+
+
+def _before_last_question(contents: Contents) -> int:
+    """Return the index before the trailing run of user contents without function responses."""
+    at = len(contents)
+    while at and _is_plain_user(contents[at - 1]):
+        at -= 1
+    return at
+
+
+def _is_plain_user(content: Content) -> bool:
+    return content.role == "user" and not any(
+        isinstance(placed.part, FunctionResponse) for placed in content.parts
+    )

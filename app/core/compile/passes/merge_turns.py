@@ -1,0 +1,89 @@
+"""Join neighbours of one role, and keep the model's turns apart where the provider wants a user's
+between.
+
+    [u: a] [u: b] [m: c] [m: d, same response] [m: e, another response]      before [u: a, b] [m: c,
+    d] [u: Continue.] [m: e]                                after, for an alternating format
+
+Parts are only ever put side by side, never joined, so a signed part stays as it was signed. Two
+model contents that were produced separately are not one turn: a provider that wants alternation
+gets a user text between them, before a first and after a last one. The text after a last one is the
+very text that will stand between it and the reply, so the prefix holds. Ephemeral text does not
+count: it will be gone.
+
+Runs after everything that adds contents. Under ``adk`` nothing is merged and no text is added.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from app.core.compile.inputs import CompileInput, Report
+from app.core.contents import Content, Contents, PlacedPart, Text
+
+#: What a user's turn says where the provider needs one and the log has none.
+NUDGE_TEXT: Final = "Continue."
+_NUDGE: Final = Content("user", (PlacedPart(Text(text=NUDGE_TEXT)),))
+
+
+def merge_turns(contents: Contents, inputs: CompileInput, report: Report) -> Contents:
+    """Return the contents as the turns that the format wants."""
+    if inputs.options.preset == "adk":
+        return contents
+    if inputs.format.needs_alternation and inputs.options.tail_nudge:
+        contents = _nudged(contents, report)
+    if not inputs.format.merges_turns:
+        return _joined_responses(contents)
+    merged: list[Content] = []
+    for content in contents:
+        if merged and _is_one_turn(merged[-1], content):
+            merged[-1] = _join(merged[-1], content)
+        else:
+            merged.append(content)
+    return tuple(merged)
+
+
+def _joined_responses(contents: Contents) -> Contents:
+    """Join only what the model said in one response."""
+    merged: list[Content] = []
+    for content in contents:
+        if merged and content.role == "model" and _is_one_turn(merged[-1], content):
+            merged[-1] = _join(merged[-1], content)
+        else:
+            merged.append(content)
+    return tuple(merged)
+
+
+def _nudged(contents: Contents, report: Report) -> Contents:
+    """Put a user text before a first, after a last, and between separately produced model
+    contents."""
+    nudged: list[Content] = []
+    previous: Content | None = None
+    for content in contents:
+        if _is_ephemeral(content):
+            continue
+        if content.role == "model" and (
+            previous is None or (previous.role == "model" and not _is_one_turn(previous, content))
+        ):
+            nudged.append(_NUDGE)
+            report.repair("tail_nudge", content.parts[0].seq, "a user text before the model's turn")
+        nudged.append(content)
+        previous = content
+    if previous is not None and previous.role == "model":
+        nudged.append(_NUDGE)
+        report.repair("tail_nudge", previous.parts[0].seq, "a user text after the model's turn")
+    return (*nudged, *(content for content in contents if _is_ephemeral(content)))
+
+
+def _is_ephemeral(content: Content) -> bool:
+    return all(placed.ephemeral for placed in content.parts)
+
+
+def _is_one_turn(first: Content, second: Content) -> bool:
+    if first.role != second.role:
+        return False
+    return first.role == "user" or (
+        first.response_seq is not None and first.response_seq == second.response_seq
+    )
+
+
+def _join(first: Content, second: Content) -> Content:
+    return replace(first, parts=(*first.parts, *second.parts))

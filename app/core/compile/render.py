@@ -1,0 +1,144 @@
+"""Render contents in a provider's format, with ids the provider takes, and hash what was
+rendered."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.core.compile.adk.ids import strip_adk_ids
+from app.core.compile.inputs import (
+    CompileInput,
+    CompileResult,
+    RenderedContent,
+    RenderedPart,
+    Report,
+)
+from app.core.contents import Content, Contents, FunctionCall, FunctionResponse, Part, PlacedPart
+from app.core.fingerprint import chain_of, extend, head_of
+
+
+def render(
+    contents: Contents, inputs: CompileInput, report: Report, *, system: str
+) -> CompileResult:
+    """Return the rendered contents with their fingerprint chain."""
+    wire = inputs.format
+    tools = wire.render_tools(inputs.options.tools) if inputs.options.tools else ""
+    rendered = tuple(
+        RenderedContent(
+            content,
+            tuple(
+                RenderedPart(placed, wire.render_part(placed.part, content.role))
+                for placed in content.parts
+            ),
+        )
+        for content in _with_emitted_ids(contents, inputs)
+    )
+    head = head_of(format_name=wire.name, model=inputs.options.model, tools=tools, system=system)
+    chain = chain_of(head, _hashed(rendered, ephemeral=False))
+    prefix_count = _prefix_count(rendered)
+    return CompileResult(
+        contents=contents,
+        rendered=rendered,
+        system=system,
+        tools=tools,
+        chain=chain,
+        fingerprint=chain[-1],
+        prefix_fingerprint=chain[prefix_count],
+        sent_fingerprint=extend(chain[-1], _hashed(rendered, ephemeral=True)),
+        prefix_count=prefix_count,
+        repairs=tuple(report.repairs),
+        pending=tuple(report.pending),
+        warnings=tuple(report.warnings),
+    )
+
+
+def chained_parts(rendered: Sequence[RenderedContent]) -> list[tuple[str, RenderedPart]]:
+    """Return the parts that the chain counts, in order, each with its role."""
+    return [
+        (content.role, part)
+        for content in rendered
+        for part in content.parts
+        if not part.placed.ephemeral
+    ]
+
+
+def after(rendered: Sequence[RenderedContent], count: int) -> tuple[RenderedContent, ...]:
+    """Return what follows the first ``count`` chained parts; ephemeral parts always do.
+
+    A turn that has grown is answered with its new parts alone: they belong at its end.
+    """
+    left: list[RenderedContent] = []
+    skipped = 0
+    for content in rendered:
+        kept: list[RenderedPart] = []
+        for part in content.parts:
+            if part.placed.ephemeral or skipped >= count:
+                kept.append(part)
+            else:
+                skipped += 1
+        if kept:
+            left.append(replace(content, parts=tuple(kept)))
+    return tuple(left)
+
+
+def _hashed(rendered: Sequence[RenderedContent], *, ephemeral: bool) -> list[tuple[str, str]]:
+    return [
+        (content.role, part.text)
+        for content in rendered
+        for part in content.parts
+        if part.placed.ephemeral is ephemeral
+    ]
+
+
+def _prefix_count(rendered: Sequence[RenderedContent]) -> int:
+    """Return the number of chained parts up to the content that ends the prefix."""
+    count = prefix_count = 0
+    for content in rendered:
+        count += sum(not part.placed.ephemeral for part in content.parts)
+        if content.content.ends_prefix:
+            prefix_count = count
+    return prefix_count
+
+
+def _with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:
+    """Give calls and responses the ids that are sent.
+
+    Sessions reuse call ids, or have none, and providers want each to be there once. The later of
+    two calls with one id gets the seq of its event added: what stands before a call decides its id,
+    so it is the same in every compile that begins alike. Responses follow their calls in order, so
+    they take theirs.
+    """
+    if inputs.options.preset == "adk":
+        return strip_adk_ids(contents, inputs)
+    emitted: set[str] = set()
+    waiting: list[str | None] = []
+    result: list[Content] = []
+    for content in contents:
+        parts: list[PlacedPart] = []
+        for placed in content.parts:
+            part: Part = placed.part
+            if isinstance(part, FunctionCall):
+                call_id = _emitted_id(part, placed.seq or 0, emitted, inputs)
+                waiting.append(call_id)
+                part = replace(part, id=call_id)
+            elif isinstance(part, FunctionResponse) and waiting:
+                part = replace(part, id=waiting.pop(0))
+            parts.append(placed if part is placed.part else replace(placed, part=part))
+        result.append(replace(content, parts=tuple(parts)))
+    return tuple(result)
+
+
+def _emitted_id(
+    part: FunctionCall, seq: int, emitted: set[str], inputs: CompileInput
+) -> str | None:
+    wire, ids = inputs.format, inputs.options.ids
+    if not wire.needs_ids and (ids == "strip" or (ids == "auto" and not part.id)):
+        return None
+    call_id = wire.emit_id(part.id or f"call_{seq}")
+    number = 0
+    unique = call_id
+    while unique in emitted:
+        number += 1
+        suffix = f"_{seq}" if number == 1 else f"_{seq}_{number}"
+        unique = wire.emit_id(call_id + suffix)
+    emitted.add(unique)
+    return unique
