@@ -1,0 +1,498 @@
+"""Anthropic Messages, both ways: messages to native events, contents to a request.
+
+In: a message gives one event, a user message that mixes tool results with words one per run of
+either, because results are authored by the agent. Blocks of tools that run at the provider, and all
+that we do not know, are kept verbatim as ``opaque``.
+
+Out, where the provider has no place for what we have:
+
+    thinking without its own signature   left out: nobody may sign for it
+    media of other kinds than images,    left out; inside a tool result told in words
+    PDF and text
+    model-made media                     left out: an assistant message shows none
+    code run at another provider         text with the code or its output in a fence
+
+Checked against the SDK's request types (anthropic 2.14) on 2026-11-29.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, TypeAlias
+
+from app.core.canonical import Json, canonical_json, clean_text, json_string
+from app.core.compile.inputs import RenderedContent, RenderedPart
+from app.core.contents import (
+    CodeExecutionResult,
+    ExecutableCode,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Opaque,
+    Part,
+    Role,
+    Text,
+)
+from app.core.errors import InvalidEventError, InvalidInputError
+from app.formats.anthropic_rules import (
+    IMAGE_TYPES,
+    MAX_CALL_ID_LENGTH,
+    MAX_NAME_LENGTH,
+    validate,
+)
+from app.formats.fields import json_array, refuse_deep
+from app.formats.identifiers import fit_identifier
+from app.formats.media import (
+    UNKNOWN_IMAGE,
+    decode_text,
+    encode_text,
+    is_web_url,
+    mime_type_of,
+)
+
+__all__ = ["ANTHROPIC", "Anthropic", "convert_item", "validate"]
+
+JsonObject: TypeAlias = dict[str, Json]
+
+_PROVIDER: Final = "anthropic"
+_PDF: Final = "application/pdf"
+
+# ---------------------------------------------------------------------------------------- inbound
+
+
+def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
+    """Return the native events of one message.
+
+    Args:
+        item: the message, as parsed JSON.
+        agent: the author of what the model said and of its tools' results.
+
+    Raises:
+        InvalidEventError: the message has no shape that this API knows; the pointer is relative to
+            the item.
+    """
+    refuse_deep(item)
+    message = _object(item, "")
+    match message.get("role"):
+        case "user":
+            return _user_events(message, agent)
+        case "assistant":
+            return [_assistant_event(message, agent)]
+        case "system":
+            event = _event("user", "user", _parts(message))
+            event["custom_metadata"] = {"source_role": "system"}
+            return [event]
+        case _:
+            raise InvalidEventError("role must be user, assistant or system", pointer="/role")
+
+
+def _event(author: str, role: str, parts: list[Json]) -> JsonObject:
+    return {"author": author, "content": {"role": role, "parts": parts}}
+
+
+def _user_events(message: JsonObject, agent: str) -> list[JsonObject]:
+    parts = _parts(message)
+    runs = [
+        _event(agent if are_results else "user", "user", list(run))
+        for are_results, run in groupby(parts, key=_is_result_value)
+    ]
+    return runs or [_event("user", "user", [])]
+
+
+def _is_result_value(part: Json) -> bool:
+    return isinstance(part, dict) and "function_response" in part
+
+
+def _assistant_event(message: JsonObject, agent: str) -> JsonObject:
+    event = _event(agent, "model", _parts(message))
+    response_id = message.get("id")
+    if response_id is not None:
+        event["response_id"] = _string(response_id, "/id")
+    model = message.get("model")
+    if isinstance(model, str) and model:
+        event["model_version"] = model
+    return event
+
+
+def _parts(message: JsonObject) -> list[Json]:
+    content = message.get("content")
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [{"text": content}]
+    if isinstance(content, dict):
+        return [_part(content, "/content")]
+    if isinstance(content, list):
+        return [_part(block, f"/content/{i}") for i, block in enumerate(content)]
+    raise InvalidEventError("content must be a string or a list of blocks", pointer="/content")
+
+
+def _part(value: Json, pointer: str) -> JsonObject:
+    if isinstance(value, str):
+        return {"text": value}
+    block = _object(value, pointer)
+    kind = _string(block.get("type"), f"{pointer}/type")
+    match kind:
+        case "text":
+            return {"text": _string(block.get("text"), f"{pointer}/text")}
+        case "thinking":
+            return _thinking_part(block, pointer)
+        case "redacted_thinking":
+            return {**_opaque(block, kind), "thought": True}
+        case "tool_use":
+            return _call_part(block, pointer)
+        case "tool_result":
+            return _response_part(block, pointer)
+        case "image":
+            return _image_part(block, pointer)
+        case "document":
+            return _document_part(block, pointer)
+        case _:
+            return _opaque(block, kind, text=_told(block))
+
+
+def _thinking_part(block: JsonObject, pointer: str) -> JsonObject:
+    text = _string(block.get("thinking", ""), f"{pointer}/thinking")
+    part: JsonObject = {"text": text, "thought": True}
+    signature = block.get("signature")
+    if isinstance(signature, str) and signature:
+        part["thought_signature"] = signature
+        part["signature_provider"] = _PROVIDER
+    return part
+
+
+def _call_part(block: JsonObject, pointer: str) -> JsonObject:
+    arguments = block.get("input")
+    call: JsonObject = {
+        "name": _string(block.get("name"), f"{pointer}/name"),
+        "args": {} if arguments is None else arguments,
+    }
+    call_id = block.get("id")
+    if call_id is not None:
+        call["id"] = _string(call_id, f"{pointer}/id")
+    return {"function_call": call}
+
+
+def _response_part(block: JsonObject, pointer: str) -> JsonObject:
+    texts, media = _result_content(block.get("content"), f"{pointer}/content")
+    response: JsonObject = {"name": "", "response": "\n".join(texts)}
+    call_id = block.get("tool_use_id")
+    if call_id is not None:
+        response["id"] = _string(call_id, f"{pointer}/tool_use_id")
+    if block.get("is_error") is True:
+        response["is_error"] = True
+    if media:
+        response["parts"] = media
+    return {"function_response": response}
+
+
+def _result_content(content: Json, pointer: str) -> tuple[list[str], list[Json]]:
+    """Return the texts and the media of a tool result; blocks of other kinds are told as JSON."""
+    if content is None:
+        return [], []
+    if isinstance(content, str):
+        return [content], []
+    blocks = content if isinstance(content, list) else [content]
+    texts: list[str] = []
+    media: list[Json] = []
+    for index, block in enumerate(blocks):
+        part = _part(block, f"{pointer}/{index}" if isinstance(content, list) else pointer)
+        text = part.get("text")
+        if isinstance(text, str):
+            texts.append(text)
+        elif "inline_data" in part or "file_data" in part:
+            media.append(part)
+        else:
+            texts.append(canonical_json(block))
+    return texts, media
+
+
+def _image_part(block: JsonObject, pointer: str) -> JsonObject:
+    source = _object(block.get("source"), f"{pointer}/source")
+    match source.get("type"):
+        case "base64":
+            return {"inline_data": _inline(source, f"{pointer}/source")}
+        case "url":
+            url = _string(source.get("url"), f"{pointer}/source/url")
+            mime_type = mime_type_of(url) or UNKNOWN_IMAGE
+            return {"file_data": {"file_uri": url, "mime_type": mime_type}}
+        case _:
+            # Uploaded there: the id means nothing to anyone else.
+            return _opaque(block, "image", text="[image]")
+
+
+def _document_part(block: JsonObject, pointer: str) -> JsonObject:
+    source = _object(block.get("source"), f"{pointer}/source")
+    title = _string_or_empty(block.get("title"))
+    named: JsonObject = {"display_name": title} if title else {}
+    match source.get("type"):
+        case "base64":
+            return {"inline_data": {**_inline(source, f"{pointer}/source"), **named}}
+        case "text":
+            text = _string(source.get("data"), f"{pointer}/source/data")
+            data = encode_text(text)
+            return {"inline_data": {"mime_type": "text/plain", "data": data, **named}}
+        case "url":
+            url = _string(source.get("url"), f"{pointer}/source/url")
+            return {"file_data": {"file_uri": url, "mime_type": _PDF, **named}}
+        case _:
+            return _opaque(block, "document", text=_told(block))
+
+
+def _inline(source: JsonObject, pointer: str) -> JsonObject:
+    return {
+        "mime_type": _string(source.get("media_type"), f"{pointer}/media_type"),
+        "data": _string(source.get("data"), f"{pointer}/data"),
+    }
+
+
+def _opaque(block: JsonObject, kind: str, *, text: str = "") -> JsonObject:
+    """Keep a block as it is; markers of caching are not part of it."""
+    kept = {key: value for key, value in block.items() if key != "cache_control"}
+    return {
+        "opaque": {
+            "provider": _PROVIDER,
+            "type": kind,
+            "raw": canonical_json(kept),
+            "text": text,
+        }
+    }
+
+
+def _told(block: JsonObject) -> str:
+    """Return what other providers read of a block that only this one knows: its texts."""
+    texts = [_string_or_empty(block.get("title"))]
+    source = block.get("source")
+    for content in (block.get("content"), source.get("content") if isinstance(source, dict) else 0):
+        for item in content if isinstance(content, list) else [content]:
+            text = item.get("text", item.get("title")) if isinstance(item, dict) else item
+            texts.append(_string_or_empty(text))
+    return "\n".join(text for text in texts if text.strip())
+
+
+def _object(value: Json, pointer: str) -> JsonObject:
+    if not isinstance(value, dict):
+        raise InvalidEventError("an object is needed", pointer=pointer)
+    return value
+
+
+def _string(value: Json, pointer: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidEventError("a string is needed", pointer=pointer)
+    return value
+
+
+def _string_or_empty(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# --------------------------------------------------------------------------------------- outbound
+
+
+@dataclass(frozen=True, slots=True)
+class Anthropic:
+    """The Messages format. See the module for what has no place in it."""
+
+    @property
+    def name(self) -> str:
+        return "anthropic"
+
+    @property
+    def merges_turns(self) -> bool:
+        # All results of one assistant message must stand in the one message after it.
+        return True
+
+    @property
+    def needs_alternation(self) -> bool:
+        return True
+
+    @property
+    def refuses_blank_text(self) -> bool:
+        return True
+
+    @property
+    def needs_ids(self) -> bool:
+        return True
+
+    def emit_id(self, call_id: str) -> str:
+        return fit_identifier(call_id, limit=MAX_CALL_ID_LENGTH)
+
+    def says(self, part: Part, role: Role) -> bool:
+        match part:
+            case FunctionCall():
+                return role == "model"
+            case FunctionResponse():
+                return role == "user"
+            case Opaque():
+                return _is_verbatim(part) or (not part.thought and bool(part.text.strip()))
+            case Text() if part.thought:
+                return role == "model" and _is_signed(part)
+            case _ if part.thought:
+                return False
+            case Text():
+                return bool(part.text.strip())
+            case InlineData() | FileData():
+                return role == "user" and _media_fragment(part) is not None
+            case ExecutableCode() | CodeExecutionResult():
+                return True
+
+    def render_part(self, part: Part, role: Role) -> str:
+        del role  # A block looks the same in both.
+        match part:
+            case Text():
+                return _thinking_fragment(part) if part.thought else _text_fragment(part.text)
+            case FunctionCall():
+                return _call_fragment(part)
+            case FunctionResponse():
+                return _response_fragment(part)
+            case InlineData() | FileData():
+                fragment = _media_fragment(part)
+                assert fragment is not None, "only for parts that the format says"
+                return fragment
+            case ExecutableCode():
+                return _text_fragment(f"```{part.language.lower()}\n{part.code}\n```")
+            case CodeExecutionResult():
+                return _text_fragment(f"{part.outcome}\n```\n{part.output}\n```".lstrip())
+            case Opaque():
+                return part.raw if _is_verbatim(part) else _text_fragment(part.text)
+
+    def render_tools(self, tools: Sequence[str]) -> str:
+        """Return the tools field; both our shape and the provider's are accepted.
+
+        Raises:
+            InvalidInputError: a tool is no object with a name.
+        """
+        return json_array(_tool(text, i) for i, text in enumerate(tools)) if tools else ""
+
+    def render_request(
+        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+    ) -> dict[str, str]:
+        """Return ``system``, ``messages`` and ``tools``."""
+        del model  # Nothing here depends on it.
+        body = {"system": json_string(system)} if system else {}
+        body["messages"] = json_array(_messages(contents))
+        if tools not in ("", "[]"):
+            body["tools"] = tools
+        return body
+
+
+ANTHROPIC: Final = Anthropic()
+
+
+def _is_verbatim(part: Opaque) -> bool:
+    return part.provider == _PROVIDER
+
+
+def _is_signed(part: Text) -> bool:
+    return bool(part.signature) and part.signed_by == _PROVIDER
+
+
+def _text_fragment(text: str) -> str:
+    return f'{{"type":"text","text":{json_string(text)}}}'
+
+
+def _thinking_fragment(part: Text) -> str:
+    return (
+        f'{{"type":"thinking","thinking":{json_string(part.text)},'
+        f'"signature":{json_string(part.signature or "")}}}'
+    )
+
+
+def _call_fragment(call: FunctionCall) -> str:
+    name = fit_identifier(call.name, limit=MAX_NAME_LENGTH)
+    return (
+        f'{{"type":"tool_use","id":{json_string(call.id or "")},'
+        f'"name":{json_string(name)},"input":{call.args}}}'
+    )
+
+
+def _response_fragment(response: FunctionResponse) -> str:
+    content = _result_fragment(response)
+    said = f',"content":{content}' if content else ""
+    failed = ',"is_error":true' if response.is_error else ""
+    call_id = json_string(response.id or "")
+    return f'{{"type":"tool_result","tool_use_id":{call_id}{said}{failed}}}'
+
+
+def _result_fragment(response: FunctionResponse) -> str:
+    """Return the content of a tool result; empty when it has none to show."""
+    sent = response.response_text
+    text = response.response if sent is None else sent
+    if not response.media:
+        return json_string(text) if text.strip() else ""
+    blocks = [_text_fragment(text)] if text.strip() and text != "{}" else []
+    return json_array([*blocks, *(_attached_fragment(part) for part in response.media)])
+
+
+def _attached_fragment(part: InlineData | FileData) -> str:
+    fragment = _media_fragment(part)
+    if fragment is not None:
+        return fragment
+    label = part.display_name or part.mime_type or "a file"
+    return _text_fragment(f"[{label} left out: this provider does not take it]")
+
+
+def _media_fragment(part: InlineData | FileData) -> str | None:
+    """Return the block that carries the media, or None."""
+    if isinstance(part, FileData):
+        return _linked_fragment(part)
+    mime_type = part.mime_type.lower().partition(";")[0].strip()
+    if mime_type in IMAGE_TYPES:
+        return f'{{"type":"image","source":{_base64_source(mime_type, part.data)}}}'
+    if mime_type == _PDF:
+        return _document(_base64_source(mime_type, part.data), part.display_name)
+    text = decode_text(part.data) if mime_type.startswith("text/") else None
+    if not text or not text.strip():
+        return None
+    source = f'{{"type":"text","media_type":"text/plain","data":{json_string(clean_text(text))}}}'
+    return _document(source, part.display_name)
+
+
+def _linked_fragment(part: FileData) -> str | None:
+    mime_type = part.mime_type or mime_type_of(part.file_uri) or ""
+    if not is_web_url(part.file_uri):
+        return None
+    source = f'{{"type":"url","url":{json_string(part.file_uri)}}}'
+    if mime_type.startswith("image/"):
+        return f'{{"type":"image","source":{source}}}'
+    return _document(source, part.display_name) if mime_type == _PDF else None
+
+
+def _base64_source(mime_type: str, data: str) -> str:
+    return f'{{"type":"base64","media_type":"{mime_type}","data":{json_string(data)}}}'
+
+
+def _document(source: str, title: str | None) -> str:
+    named = f',"title":{json_string(title)}' if title else ""
+    return f'{{"type":"document","source":{source}{named}}}'
+
+
+def _tool(text: str, index: int) -> str:
+    tool = json.loads(text)
+    pointer = f"/tools/{index}"
+    if not isinstance(tool, dict):
+        raise InvalidInputError("a tool must be an object", pointer=pointer)
+    # A tool of the provider's own is named by its type and has no schema.
+    if isinstance(tool.get("input_schema"), dict) or tool.get("type") not in (None, "function"):
+        return text
+    name = tool.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError("a tool needs a name", pointer=f"{pointer}/name")
+    schema = tool.get("parameters") or {"type": "object", "properties": {}}
+    described = {"description": tool["description"]} if tool.get("description") else {}
+    return canonical_json({"name": name, **described, "input_schema": schema})
+
+
+def _messages(contents: Sequence[RenderedContent]) -> Iterator[str]:
+    for one in contents:
+        if one.parts:
+            role = "assistant" if one.content.role == "model" else "user"
+            blocks = json_array(part.text for part in _results_first(one.parts))
+            yield f'{{"role":"{role}","content":{blocks}}}'
+
+
+def _results_first(parts: Sequence[RenderedPart]) -> list[RenderedPart]:
+    """Order a user message: words before a tool result are refused."""
+    return sorted(parts, key=lambda part: not isinstance(part.placed.part, FunctionResponse))

@@ -1,0 +1,60 @@
+"""What the formats share about media: ``data:`` URLs, types by file name, text that is a file."""
+
+import base64
+import binascii
+import re
+from typing import Final
+from urllib.parse import unquote_to_bytes, urlsplit
+
+_DATA_URL: Final = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),(.*)", re.DOTALL | re.IGNORECASE)
+
+#: What an image is when nothing says which kind.
+UNKNOWN_IMAGE: Final = "image/*"
+
+_MIME_BY_EXTENSION: Final = {
+    "gif": "image/gif",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "pdf": "application/pdf",
+    "png": "image/png",
+    "webp": "image/webp",
+}
+
+
+def split_data_url(url: str) -> tuple[str, str] | None:
+    """Return ``(mime type, base64 data)`` of a ``data:`` URL; None for any other URL."""
+    match = _DATA_URL.fullmatch(url)
+    if match is None:
+        return None
+    mime_type, attributes, data = match.groups()
+    if not attributes.lower().endswith(";base64"):
+        data = base64.b64encode(unquote_to_bytes(data)).decode("ascii")
+    return mime_type.lower() or "text/plain", data
+
+
+def mime_type_of(uri: str) -> str | None:
+    """Guess a media type from the file name at the end of a URI; None when it tells nothing."""
+    try:
+        path = urlsplit(uri).path
+    except ValueError:
+        return None
+    return _MIME_BY_EXTENSION.get(path.rpartition(".")[2].lower())
+
+
+def is_web_url(uri: str) -> bool:
+    """Tell whether a provider can fetch the URI itself."""
+    return uri.lower().startswith(("https://", "http://"))
+
+
+def encode_text(text: str) -> str:
+    """Return the base64 of a text file."""
+    return base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+
+
+def decode_text(data: str) -> str | None:
+    """Return the text of a text file in base64; None when it is no text."""
+    try:
+        text = base64.b64decode(data, validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
+    return None if "\0" in text else text

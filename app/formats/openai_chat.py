@@ -1,0 +1,579 @@
+"""OpenAI Chat Completions, both ways: messages to native events, contents to a request.
+
+In: one message gives one event. A tool message answers by id alone, so the response's name is empty
+when the message does not say it; the log finds the call. System and developer messages in the
+conversation stay where they are, as events of the user that say so in ``custom_metadata``.
+
+Out, where the provider has no place for what we have:
+
+    reasoning                  left out: this API does not take it back
+    media of a tool result     a user message after the results: a tool message is text only
+    a failed tool result       its content is ``{"error": ...}``: there is no flag for it
+    files that are text        a text part; PDF is a ``file``; other files are left out
+    model-made media           left out: an assistant message is text only
+    code run at the provider   text with the code or its output in a fence
+
+Checked against the SDK's request types (openai 3.57) on 2026-11-29.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from app.core.canonical import Json, canonical_json, clean_text, json_string
+from app.core.compile.inputs import RenderedContent, RenderedPart
+from app.core.contents import (
+    CodeExecutionResult,
+    ExecutableCode,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Opaque,
+    Part,
+    Role,
+    Text,
+)
+from app.core.errors import InvalidEventError, InvalidInputError
+from app.formats.fields import json_array, refuse_deep
+from app.formats.identifiers import fit_identifier
+from app.formats.media import (
+    UNKNOWN_IMAGE,
+    decode_text,
+    is_web_url,
+    mime_type_of,
+    split_data_url,
+)
+from app.formats.openai_chat_rules import (
+    AUDIO_FORMATS,
+    IMAGE_TYPES,
+    MAX_CALL_ID_LENGTH,
+    MAX_NAME_LENGTH,
+    is_json,
+    validate,
+)
+
+__all__ = ["OPENAI_CHAT", "OpenAIChat", "convert_item", "validate"]
+
+JsonObject: TypeAlias = dict[str, Json]
+
+_PROVIDER: Final = "openai"
+_PDF: Final = "application/pdf"
+
+# ---------------------------------------------------------------------------------------- inbound
+
+
+def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
+    """Return the native events of one message.
+
+    Args:
+        item: the message, as parsed JSON.
+        agent: the author of what the model said and of its tools' results.
+
+    Raises:
+        InvalidEventError: the message has no shape that this API knows; the pointer is relative to
+            the item.
+    """
+    refuse_deep(item)
+    message = _object(item, "")
+    role = message.get("role")
+    match role:
+        case "user":
+            return [_event(message, author="user", role="user", parts=_content_parts(message))]
+        case "system" | "developer":
+            event = _event(message, author="user", role="user", parts=_content_parts(message))
+            return [_with_metadata(event, "source_role", role)]
+        case "assistant":
+            return [_assistant_event(message, agent)]
+        case "tool" | "function":
+            return [_event(message, author=agent, role="user", parts=[_response_part(message)])]
+        case _:
+            raise InvalidEventError(
+                "role must be user, assistant, tool, function, system or developer",
+                pointer="/role",
+            )
+
+
+def _event(message: JsonObject, *, author: str, role: str, parts: list[Json]) -> JsonObject:
+    event: JsonObject = {"author": author, "content": {"role": role, "parts": parts}}
+    name = message.get("name")
+    if isinstance(name, str) and name and message.get("role") not in ("tool", "function"):
+        return _with_metadata(event, "source_name", name)
+    return event
+
+
+def _with_metadata(event: JsonObject, key: str, value: str) -> JsonObject:
+    metadata = event.setdefault("custom_metadata", {})
+    assert isinstance(metadata, dict)
+    metadata[key] = value
+    return event
+
+
+def _assistant_event(message: JsonObject, agent: str) -> JsonObject:
+    parts = _reasoning_parts(message)
+    parts += _content_parts(message)
+    refusal = _optional_string(message, "refusal")
+    if refusal:
+        parts.append(_refusal_part(refusal))
+    audio = message.get("audio")
+    if isinstance(audio, dict):
+        parts.append(_opaque("audio", audio, text=_string_or_empty(audio.get("transcript"))))
+    parts += _call_parts(message)
+    event = _event(message, author=agent, role="model", parts=parts)
+    response_id = _optional_string(message, "id")
+    if response_id:
+        event["response_id"] = response_id
+    return event
+
+
+def _reasoning_parts(message: JsonObject) -> list[Json]:
+    # DeepSeek and Kimi call it reasoning_content, OpenRouter and vLLM reasoning.
+    for key in ("reasoning_content", "reasoning"):
+        text = message.get(key)
+        if isinstance(text, str) and text:
+            return [{"text": text, "thought": True}]
+    return []
+
+
+def _content_parts(message: JsonObject) -> list[Json]:
+    content = message.get("content")
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [{"text": content}]
+    if isinstance(content, dict):
+        return [_content_part(content, "/content")]
+    if isinstance(content, list):
+        return [_content_part(part, f"/content/{i}") for i, part in enumerate(content)]
+    raise InvalidEventError("content must be a string, a list of parts or null", pointer="/content")
+
+
+def _content_part(value: Json, pointer: str) -> JsonObject:
+    if isinstance(value, str):
+        return {"text": value}
+    part = _object(value, pointer)
+    kind = _string(part.get("type"), f"{pointer}/type")
+    match kind:
+        case "text" | "input_text" | "output_text":
+            return {"text": _string(part.get("text"), f"{pointer}/text")}
+        case "image_url":
+            return _image_part(part, pointer)
+        case "input_audio":
+            return _audio_part(part, pointer)
+        case "file":
+            return _file_part(part, pointer)
+        case "refusal":
+            return _refusal_part(_string(part.get("refusal"), f"{pointer}/refusal"))
+        case _:
+            return _opaque(kind, part)
+
+
+def _image_part(part: JsonObject, pointer: str) -> JsonObject:
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else image
+    url = _string(url, f"{pointer}/image_url")
+    inline = split_data_url(url)
+    if inline is not None:
+        return {"inline_data": {"mime_type": inline[0], "data": inline[1]}}
+    return {"file_data": {"file_uri": url, "mime_type": mime_type_of(url) or UNKNOWN_IMAGE}}
+
+
+def _audio_part(part: JsonObject, pointer: str) -> JsonObject:
+    audio = _object(part.get("input_audio"), f"{pointer}/input_audio")
+    data = _string(audio.get("data"), f"{pointer}/input_audio/data")
+    audio_format = _string(audio.get("format"), f"{pointer}/input_audio/format")
+    return {
+        "inline_data": {
+            "mime_type": "audio/mpeg" if audio_format == "mp3" else f"audio/{audio_format}",
+            "data": data,
+        }
+    }
+
+
+def _file_part(part: JsonObject, pointer: str) -> JsonObject:
+    file = _object(part.get("file"), f"{pointer}/file")
+    name = _string_or_empty(file.get("filename"))
+    data = file.get("file_data")
+    if not isinstance(data, str):
+        # Uploaded there: the id means nothing to anyone else.
+        return _opaque("file", part, text=f"[file {name}]" if name else "")
+    mime_type, encoded = split_data_url(data) or (mime_type_of(name) or _PDF, data)
+    inline: JsonObject = {"mime_type": mime_type, "data": encoded}
+    if name:
+        inline["display_name"] = name
+    return {"inline_data": inline}
+
+
+def _refusal_part(text: str) -> JsonObject:
+    return _opaque("refusal", {"type": "refusal", "refusal": text}, text=text)
+
+
+def _opaque(kind: str, block: JsonObject, *, text: str = "") -> JsonObject:
+    """Keep what no other provider knows; markers of caching are not part of it."""
+    kept = {key: value for key, value in block.items() if key != "prompt_cache_breakpoint"}
+    return {
+        "opaque": {
+            "provider": _PROVIDER,
+            "type": kind,
+            "raw": canonical_json(kept),
+            "text": text,
+        }
+    }
+
+
+def _call_parts(message: JsonObject) -> list[Json]:
+    tool_calls = message.get("tool_calls")
+    if tool_calls is not None and not isinstance(tool_calls, list):
+        raise InvalidEventError("tool_calls must be a list", pointer="/tool_calls")
+    parts: list[Json] = [
+        _call_part(_object(call, f"/tool_calls/{i}"), f"/tool_calls/{i}")
+        for i, call in enumerate(tool_calls or [])
+    ]
+    legacy = message.get("function_call")
+    if legacy is not None:
+        function = _object(legacy, "/function_call")
+        parts.append(_function_part(function, "/function_call", call_id=None))
+    return parts
+
+
+def _call_part(call: JsonObject, pointer: str) -> JsonObject:
+    call_id = _optional_string(call, "id", pointer)
+    custom = call.get("custom")
+    if call.get("type") == "custom" and isinstance(custom, dict):
+        name = _string(custom.get("name"), f"{pointer}/custom/name")
+        arguments: JsonObject = {"input": custom.get("input")}
+        return {"function_call": _identified({"name": name, "args": arguments}, call_id)}
+    function = _object(call.get("function"), f"{pointer}/function")
+    return _function_part(function, f"{pointer}/function", call_id=call_id)
+
+
+def _function_part(function: JsonObject, pointer: str, *, call_id: str | None) -> JsonObject:
+    name = _string(function.get("name"), f"{pointer}/name")
+    arguments = function.get("arguments")
+    args = {} if arguments is None else arguments
+    return {"function_call": _identified({"name": name, "args": args}, call_id)}
+
+
+def _identified(value: JsonObject, call_id: str | None) -> JsonObject:
+    return value if call_id is None else {"id": call_id, **value}
+
+
+def _response_part(message: JsonObject) -> JsonObject:
+    name = _optional_string(message, "name") or ""
+    texts: list[str] = []
+    media: list[Json] = []
+    for part in _content_parts(message):
+        assert isinstance(part, dict)
+        text = part.get("text")
+        if isinstance(text, str):
+            texts.append(text)
+        elif "opaque" in part:
+            texts.append(canonical_json(part["opaque"]))
+        else:
+            media.append(part)
+    response: JsonObject = {"name": name, "response": "\n".join(texts)}
+    if media:
+        response["parts"] = media
+    return {"function_response": _identified(response, _optional_string(message, "tool_call_id"))}
+
+
+def _object(value: Json, pointer: str) -> JsonObject:
+    if not isinstance(value, dict):
+        raise InvalidEventError("an object is needed", pointer=pointer)
+    return value
+
+
+def _string(value: Json, pointer: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidEventError("a string is needed", pointer=pointer)
+    return value
+
+
+def _optional_string(holder: JsonObject, key: str, pointer: str = "") -> str | None:
+    value = holder.get(key)
+    return None if value is None else _string(value, f"{pointer}/{key}")
+
+
+def _string_or_empty(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# --------------------------------------------------------------------------------------- outbound
+
+_TEXT_HEAD: Final = '{"type":"text","text":'
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIChat:
+    """The Chat Completions format. See the module for what has no place in it."""
+
+    @property
+    def name(self) -> str:
+        return "openai_chat"
+
+    @property
+    def merges_turns(self) -> bool:
+        return False
+
+    @property
+    def needs_alternation(self) -> bool:
+        return False
+
+    @property
+    def refuses_blank_text(self) -> bool:
+        # The API itself is lenient, several compatible ones are not (PROVIDERS.md §9.6).
+        return True
+
+    @property
+    def needs_ids(self) -> bool:
+        return True
+
+    def emit_id(self, call_id: str) -> str:
+        return fit_identifier(call_id, limit=MAX_CALL_ID_LENGTH, any_character=True)
+
+    def says(self, part: Part, role: Role) -> bool:
+        match part:
+            case FunctionCall():
+                return role == "model"
+            case FunctionResponse():
+                return role == "user"
+            case _ if part.thought:
+                return False
+            case Text():
+                return bool(part.text.strip())
+            case Opaque():
+                return _is_verbatim(part, role) or bool(part.text.strip())
+            case InlineData() | FileData():
+                return role == "user" and _media_fragment(part) is not None
+            case ExecutableCode() | CodeExecutionResult():
+                return True
+
+    def render_part(self, part: Part, role: Role) -> str:
+        match part:
+            case Text():
+                return _text_fragment(part.text)
+            case FunctionCall():
+                return _call_fragment(part)
+            case FunctionResponse():
+                return _response_fragment(part)
+            case InlineData() | FileData():
+                fragment = _media_fragment(part)
+                assert fragment is not None, "only for parts that the format says"
+                return fragment
+            case ExecutableCode():
+                return _text_fragment(f"```{part.language.lower()}\n{part.code}\n```")
+            case CodeExecutionResult():
+                return _text_fragment(f"{part.outcome}\n```\n{part.output}\n```".lstrip())
+            case Opaque():
+                return part.raw if _is_verbatim(part, role) else _text_fragment(part.text)
+
+    def render_tools(self, tools: Sequence[str]) -> str:
+        """Return the tools field; both our shape and the provider's are accepted.
+
+        Raises:
+            InvalidInputError: a tool is no object with a name.
+        """
+        return json_array(_tool(text, i) for i, text in enumerate(tools)) if tools else ""
+
+    def render_request(
+        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+    ) -> dict[str, str]:
+        """Return ``messages`` and ``tools``. The system text is the first message."""
+        del model  # Nothing here depends on it.
+        messages = [_message("system", json_string(system))] if system else []
+        messages += _messages(contents)
+        body = {"messages": json_array(messages)}
+        return {**body, "tools": tools} if tools not in ("", "[]") else body
+
+
+OPENAI_CHAT: Final = OpenAIChat()
+
+
+def _text_fragment(text: str) -> str:
+    return f"{_TEXT_HEAD}{json_string(text)}}}"
+
+
+def _is_verbatim(part: Opaque, role: Role) -> bool:
+    """Tell whether the block is one of this API's and may stand in this role."""
+    if part.provider != _PROVIDER:
+        return False
+    return part.type == "refusal" if role == "model" else part.type == "file"
+
+
+def _call_fragment(call: FunctionCall) -> str:
+    sent = call.args_text
+    arguments = sent if sent is not None and is_json(sent) else call.args
+    name = fit_identifier(call.name, limit=MAX_NAME_LENGTH)
+    return (
+        f'{{"id":{json_string(call.id or "")},"type":"function","function":'
+        f'{{"name":{json_string(name)},"arguments":{json_string(arguments)}}}}}'
+    )
+
+
+def _response_fragment(response: FunctionResponse) -> str:
+    """Return a tool message; with media an array of it and the parts of the user message after."""
+    sent = response.response_text
+    text = response.response if sent is None else sent
+    if response.is_error:
+        text = f'{{"error":{json_string(text) if sent is not None else text}}}'
+    message = (
+        f'{{"role":"tool","tool_call_id":{json_string(response.id or "")},'
+        f'"content":{json_string(text)}}}'
+    )
+    attached = _attached_fragments(response)
+    return f"[{message}{_tail(attached)}" if attached else message
+
+
+def _attached_fragments(response: FunctionResponse) -> tuple[str, ...]:
+    if not response.media:
+        return ()
+    heading = _text_fragment(f"[attached to the result of {response.name or 'the tool call'}]")
+    return (heading, *(_attached_fragment(part) for part in response.media))
+
+
+def _attached_fragment(part: InlineData | FileData) -> str:
+    fragment = _media_fragment(part)
+    if fragment is not None:
+        return fragment
+    label = part.display_name or part.mime_type or "a file"
+    return _text_fragment(f"[{label} left out: this provider does not take it]")
+
+
+def _tail(fragments: Iterable[str]) -> str:
+    return "," + ",".join(fragments) + "]"
+
+
+def _media_fragment(part: InlineData | FileData) -> str | None:
+    """Return the part of a user message that carries the media, or None."""
+    if isinstance(part, FileData):
+        return _linked_fragment(part)
+    mime_type = part.mime_type.lower().partition(";")[0].strip()
+    if mime_type in IMAGE_TYPES:
+        return _image_fragment(f"data:{mime_type};base64,{part.data}")
+    if mime_type in AUDIO_FORMATS:
+        return (
+            f'{{"type":"input_audio","input_audio":{{"data":{json_string(part.data)},'
+            f'"format":{json_string(AUDIO_FORMATS[mime_type])}}}}}'
+        )
+    if mime_type == _PDF:
+        return (
+            f'{{"type":"file","file":{{"file_data":'
+            f"{json_string(f'data:{mime_type};base64,{part.data}')},"
+            f'"filename":{json_string(part.display_name or "document.pdf")}}}}}'
+        )
+    text = decode_text(part.data) if mime_type.startswith("text/") else None
+    return _text_fragment(clean_text(text)) if text and text.strip() else None
+
+
+def _linked_fragment(part: FileData) -> str | None:
+    mime_type = part.mime_type or mime_type_of(part.file_uri)
+    if not is_web_url(part.file_uri) or not (mime_type or "").startswith("image/"):
+        return None
+    return _image_fragment(part.file_uri)
+
+
+def _image_fragment(url: str) -> str:
+    return f'{{"type":"image_url","image_url":{{"url":{json_string(url)}}}}}'
+
+
+def _tool(text: str, index: int) -> str:
+    tool = json.loads(text)
+    pointer = f"/tools/{index}"
+    if not isinstance(tool, dict):
+        raise InvalidInputError("a tool must be an object", pointer=pointer)
+    if isinstance(tool.get("function"), dict) or tool.get("type") in ("function", "custom"):
+        return text
+    name = tool.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError("a tool needs a name", pointer=f"{pointer}/name")
+    kept = ("name", "description", "parameters", "strict")
+    function = {key: tool[key] for key in kept if tool.get(key) is not None}
+    return canonical_json({"type": "function", "function": function})
+
+
+# Assembling. A message is made of the fragments as they are; nothing here decodes or measures them.
+
+
+def _messages(contents: Sequence[RenderedContent]) -> Iterator[str]:
+    """Yield the messages, in order.
+
+    What a content of results says besides them waits until the last result of the run: a message of
+    any other role between two results of one assistant message is refused.
+    """
+    held: list[str] = []
+    for group in _responses_joined(contents):
+        if group[0].content.role == "model":
+            yield from held
+            held = []
+            message = _assistant_message([part for one in group for part in one.parts])
+            if message:
+                yield message
+            continue
+        results = [part for part in group[0].parts if _is_result(part)]
+        if not results:
+            yield from held
+            held = []
+        attached: list[str] = []
+        for result in results:
+            message, fragments = _split_result(result)
+            yield message
+            attached += fragments
+        others = attached + [part.text for part in group[0].parts if not _is_result(part)]
+        if others:
+            held.append(_message("user", _content(others)))
+    yield from held
+
+
+def _responses_joined(contents: Sequence[RenderedContent]) -> Iterator[list[RenderedContent]]:
+    """Group neighbouring model contents of one response: parallel calls stay in one message."""
+    group: list[RenderedContent] = []
+    for one in contents:
+        if group and not _is_same_response(group[-1], one):
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
+
+
+def _is_same_response(left: RenderedContent, right: RenderedContent) -> bool:
+    return (
+        left.content.role == right.content.role == "model"
+        and left.content.response_seq is not None
+        and left.content.response_seq == right.content.response_seq
+    )
+
+
+def _is_result(part: RenderedPart) -> bool:
+    return isinstance(part.placed.part, FunctionResponse)
+
+
+def _split_result(rendered: RenderedPart) -> tuple[str, tuple[str, ...]]:
+    """Return the tool message and the parts that follow it in a user message."""
+    response = rendered.placed.part
+    assert isinstance(response, FunctionResponse)
+    attached = _attached_fragments(response)
+    if not attached:
+        return rendered.text, ()
+    return rendered.text[1 : -len(_tail(attached))], attached
+
+
+def _assistant_message(parts: Sequence[RenderedPart]) -> str:
+    said = [part.text for part in parts if not isinstance(part.placed.part, FunctionCall)]
+    called = [part.text for part in parts if isinstance(part.placed.part, FunctionCall)]
+    if not called:
+        return _message("assistant", _content(said)) if said else ""
+    content = _content(said) if said else "null"
+    return f'{{"role":"assistant","content":{content},"tool_calls":[{",".join(called)}]}}'
+
+
+def _message(role: str, content: str) -> str:
+    return f'{{"role":"{role}","content":{content}}}'
+
+
+def _content(fragments: Sequence[str]) -> str:
+    """Return the content: a lone text as a string, which every compatible API takes."""
+    if len(fragments) == 1 and fragments[0].startswith(_TEXT_HEAD):
+        return fragments[0][len(_TEXT_HEAD) : -1]
+    return json_array(fragments)
