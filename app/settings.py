@@ -128,6 +128,14 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _migrations_need_a_direct_connection(self) -> Self:
+        if self.migrate_on_start and self.db_pooler == "pgbouncer":
+            raise ValueError(
+                "MIGRATE_ON_START: not through PgBouncer; run `foldline migrate` with a direct URL"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _an_event_fits_its_batch(self) -> Self:
         if self.max_event_bytes > self.max_batch_bytes:
             raise ValueError("MAX_EVENT_BYTES: must not be above MAX_BATCH_BYTES")

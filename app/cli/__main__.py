@@ -1,0 +1,65 @@
+"""The `foldline` command: one word selects what it does, and only that is imported.
+
+A command is a module of this package with `configure(parser)` and `run(arguments)`, which returns
+the exit code. Exit codes: 0 done, 1 failed, 2 wrong usage or settings.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, Protocol, cast
+
+from app import __version__
+from app.core.errors import FoldlineError
+from app.settings import SettingsError
+
+#: Name of the command and of its module, and what it does.
+COMMANDS: Final = {
+    "serve": "run the HTTP service",
+    "migrate": "bring the database's schema to the newest revision",
+    "config": "check the settings",
+}
+
+
+class Command(Protocol):
+    """What a command's module has."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it, and return the exit code."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name; return the exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = argparse.ArgumentParser(
+        prog="foldline", description="A context compiler for LLM agents."
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    command: Command | None = None
+    for name, help_text in COMMANDS.items():
+        command_parser = parsers.add_parser(name, help=help_text, description=help_text)
+        if argv and argv[0] == name:
+            command = cast("Command", import_module(f"app.cli.{name}"))
+            command.configure(command_parser)
+    arguments = parser.parse_args(argv)
+    if command is None:
+        parser.error("the command comes first")
+    try:
+        return command.run(arguments)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except FoldlineError as error:
+        print(f"foldline {arguments.command}: {error.detail}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

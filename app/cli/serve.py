@@ -1,0 +1,137 @@
+"""`foldline serve`: the HTTP service, with its own Postgres when no other is given.
+
+    bind the address  ->  database  ->  migrate if on  ->  serve  ->  SIGTERM: drain, exit 0
+
+On SIGTERM readiness fails and every answer asks its client to close the connection, so that no
+request meets a socket that is just closing; then what is in flight is finished, within the grace.
+"""
+
+import argparse
+import asyncio
+import signal
+import socket
+import sys
+from importlib import import_module
+from types import FrameType
+from typing import Any, Final
+
+import structlog
+import uvicorn
+from pydantic import SecretStr
+
+from app.cli.database import running_database
+from app.observability.logging import configure_logging
+from app.settings import PREFIX, Settings, SettingsError, load_settings
+from app.storage.migrate import migrate
+
+log = structlog.get_logger(__name__)
+
+#: Load balancers reuse idle connections for 60 s as a rule; ours must not be closed before.
+KEEP_ALIVE_S: Final = 75
+#: How long clients with open connections get to hear that they should close them.
+DRAIN_S: Final = 1.0
+#: What uvicorn's own command returns when the application does not start.
+EXIT_NOT_STARTED: Final = 3
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that drains before it closes; a second signal ends it at once."""
+
+    def __init__(self, config: uvicorn.Config, *, state: Any) -> None:  # noqa: ANN401  Starlette's State
+        super().__init__(config)
+        self._state = state
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to drain on SIGTERM; on SIGINT, or when already draining, close."""
+        if sig != signal.SIGTERM or self._state.draining:
+            super().handle_exit(sig, frame)
+            return
+        self._state.draining = True
+        log.info("draining_started")
+        asyncio.get_running_loop().call_later(DRAIN_S, super().handle_exit, sig, frame)
+
+
+class CloseWhileDraining:
+    """ASGI: ask for the connection to be closed in every answer while the server drains."""
+
+    def __init__(self, app: Any) -> None:  # noqa: ANN401  any ASGI application
+        self._app = app
+        self._state = app.state
+        self._state.draining = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  ASGI
+        async def send_closing(message: Any) -> None:  # noqa: ANN401  ASGI
+            if message["type"] == "http.response.start" and self._state.draining:
+                message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
+            await send(message)
+
+        await self._app(scope, receive, send_closing)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Take no arguments: everything is a setting."""
+    del parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    del arguments
+    settings = load_settings()
+    configure_logging(level=settings.log_level, line_format=settings.log_format)
+    # Also what uvicorn's repeated signal meets at the end: a drained server has done its work.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with bound_socket(settings) as listener, running_database(settings) as url:
+        if settings.migrates_on_start:
+            asyncio.run(migrate(url))
+        application = import_module("app.main").create_app(
+            settings.model_copy(update={"database_url": SecretStr(url)})
+        )
+        return serve(application, listener, grace_s=settings.shutdown_grace_s)
+
+
+def serve(application: Any, listener: socket.socket, *, grace_s: float) -> int:  # noqa: ANN401  FastAPI
+    """Run an application on a bound socket; return the exit code."""
+    config = uvicorn.Config(
+        CloseWhileDraining(application),
+        lifespan="on",
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        # Our own middleware logs requests, with their ids and without their queries.
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=round(grace_s),
+    )
+    server = DrainingServer(config, state=application.state)
+    host, port = listener.getsockname()[:2]
+    log.info("serving_started", host=host, port=port)
+    server.run(sockets=[listener])
+    return 0 if server.started else EXIT_NOT_STARTED
+
+
+def bound_socket(settings: Settings) -> socket.socket:
+    """Bind the address before anything is started, so that a taken port costs nothing.
+
+    It does not listen yet: nobody is left waiting while the database starts.
+
+    Raises:
+        SettingsError: the host or the port cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise SettingsError({PREFIX + "HOST": f"{settings.host}: {error.strerror}"}) from error
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise SettingsError(
+            {PREFIX + "PORT": f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"}
+        ) from error
+    return listener
