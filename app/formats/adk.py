@@ -158,10 +158,11 @@ def parse_event(value: Json, *, allow_markers: bool = False) -> ParsedEvent:
     actions_shape = _SERVICE_ACTIONS if allow_markers else _ACTIONS
     actions = actions_shape.read_strictly(fields.mapping("actions"), fields.at("actions"), notes)
     _check_passed_through(fields, actions)
+    state_delta = _state_delta(actions)
     event = _event(fields, actions)
     return ParsedEvent(
         event=event,
-        state_delta=_state_delta(actions),
+        state_delta=state_delta,
         is_partial=fields.flag("partial"),
         completes_invocation=fields.flag("invocation_complete"),
         has_timestamp="timestamp" in fields,

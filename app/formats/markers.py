@@ -8,6 +8,7 @@ written by services only, which make their body here and store it like any event
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -38,6 +39,9 @@ _LEAST_MILLISECONDS: Final = 1e11
 _MOST_SECONDS: Final = _LEAST_MILLISECONDS
 #: The year 1, where calendars here begin.
 _LEAST_SECONDS: Final = -62_135_596_800
+
+# `fromisoformat` reads the rest, and week dates and bare dates besides.
+_RFC_3339 = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 
 _COMPACTION = Shape(
     "a compaction", "start_timestamp", "end_timestamp", "compacted_content", "excluded_events"
@@ -78,10 +82,8 @@ def _seconds(value: float) -> float:
 
 
 def _time_of_text(value: str, pointer: str) -> float:
-    # `fromisoformat` also reads week dates and bare dates; RFC 3339 has neither.
-    is_plain = value[4:5] == "-" and value[10:11] in ("T", "t", " ") and value.isascii()
     try:
-        moment = datetime.fromisoformat(value) if is_plain else None
+        moment = datetime.fromisoformat(value) if _RFC_3339.match(value) else None
     except ValueError:
         moment = None
     if moment is None:

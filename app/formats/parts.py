@@ -96,7 +96,7 @@ _CODE_RESULT = Shape("a code execution result", "outcome", "output", "id")
 _OPAQUE = Shape("an opaque part", "provider", "type", "raw", "text")
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*")
-_URL_SAFE = str.maketrans("-_", "+/", "\r\n\t =")
+_URL_SAFE = str.maketrans("-_", "+/", "\r\n\t ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ def _base64(fields: Fields) -> str:
     value = fields.value("data")
     if not isinstance(value, str):
         raise fields.wrong("data", "must be a base64 string")
-    bare = value.translate(_URL_SAFE)
+    bare = value.translate(_URL_SAFE).rstrip("=")
     if not _BASE64.fullmatch(bare) or len(bare) % 4 == 1:
         raise fields.wrong("data", "must be base64")
     return bare + "=" * (-len(bare) % 4)
