@@ -1,0 +1,145 @@
+"""Why the newest reply no longer stands on the request that it answered.
+
+A reply says what it was compiled at and with which fingerprint. If the chain in front of it now is
+another, the provider's cache will miss and reasoning bound to the prefix is lost. What was compiled
+then can be compiled again, since compile is pure; the first part that differs, and the marker that
+came since, are the reason.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from app.core.compile.inputs import CompileResult, RenderedPart
+from app.core.compile.order import is_reply
+from app.core.compile.render import chained_parts
+from app.core.events import Activation, Event, Events, Fold, Marker, Pin, Rewind, Undo, Unpin
+from app.core.fingerprint import head_difference
+from app.core.index import Index
+from app.core.lanes import Reader
+
+BreakReason: TypeAlias = Literal[
+    "tools", "system", "model", "pin", "compaction", "rewind", "overlap", "option"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """The first difference and what caused it."""
+
+    reason: BreakReason
+    #: The event that caused it; None when the request's own options did.
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two compiles part: the number of chained parts they share, and the part that
+    follows."""
+
+    shared_count: int
+    first: RenderedPart | None
+    second: RenderedPart | None
+
+
+def first_difference(first: CompileResult, second: CompileResult) -> Difference | None:
+    """Return where two compiles part, or None when all chained parts and the head are equal."""
+    ours, theirs = chained_parts(first.rendered), chained_parts(second.rendered)
+    shared = 0
+    for (role, part), (other_role, other) in zip(ours, theirs, strict=False):
+        if (role, part.text) != (other_role, other.text):
+            break
+        shared += 1
+    if shared == len(ours) == len(theirs):
+        return None
+    return Difference(
+        shared,
+        ours[shared][1] if shared < len(ours) else None,
+        theirs[shared][1] if shared < len(theirs) else None,
+    )
+
+
+def newest_reply(events: Events, result: CompileResult, reader: Reader) -> Event | None:
+    """Return the newest reply that is shown and says what it was compiled for.
+
+    Of the events of one response the first: what follows it was produced in one go with it.
+    """
+    shown = {part.placed.seq for _, part in chained_parts(result.rendered)}
+    for event in sorted(events, key=lambda item: item.seq, reverse=True):
+        if event.compiled_fingerprint and event.seq in shown and is_reply(event, reader):
+            return event
+    return None
+
+
+def fingerprint_before(reply: Event, result: CompileResult) -> str:
+    """Return the chain's value in front of the reply's response."""
+    response_seq = reply.place.response_seq if reply.place else reply.seq
+    for count, (role, part) in enumerate(chained_parts(result.rendered)):
+        if role == "model" and part.placed.seq in (reply.seq, response_seq):
+            return result.chain[count]
+    return result.fingerprint
+
+
+_REASONS: Final[tuple[tuple[type[Marker], BreakReason], ...]] = (
+    (Fold, "compaction"),
+    (Activation, "compaction"),
+    (Rewind, "rewind"),
+    (Pin, "pin"),
+    (Unpin, "pin"),
+)
+
+
+def find_break(
+    reply: Event,
+    now: CompileResult,
+    then: CompileResult,
+    *,
+    index: Index,
+    markers: Sequence[tuple[int, Marker]],
+) -> Break | None:
+    """Return why the chain in front of the reply is not what the reply recorded, or None if it is.
+
+    Args:
+        reply: from :func:`newest_reply`; it has ``compiled_fingerprint``.
+        now: the compile at hand.
+        then: what the log up to the reply's ``compiled_seq`` compiles to with today's options.
+        index: the index of the compile at hand.
+        markers: all markers up to the compile at hand.
+    """
+    recorded = reply.compiled_fingerprint or ""
+    if fingerprint_before(reply, now) == recorded:
+        return None
+    head = head_difference(recorded, now.fingerprint)
+    if head is not None:
+        return Break(head)
+    if then.fingerprint != recorded:
+        return Break("option")
+    compiled_seq = reply.compiled_seq if reply.compiled_seq is not None else reply.seq - 1
+    later = [(seq, marker) for seq, marker in markers if seq > compiled_seq]
+    return _marker_break(now, then, index, later) or Break("overlap", reply.seq)
+
+
+def _marker_break(
+    now: CompileResult, then: CompileResult, index: Index, later: Sequence[tuple[int, Marker]]
+) -> Break | None:
+    """Name the marker: the one that hides the first differing part, else the newest that can."""
+    difference = first_difference(then, now)
+    by_seq = dict(later)
+    for part in (difference.first, difference.second) if difference else ():
+        seq = part.placed.seq if part else None
+        fold_seq = index.fold_of(seq) if seq is not None else None
+        for candidate in (fold_seq, seq):
+            if candidate in by_seq and isinstance(by_seq[candidate], Fold):
+                return Break("compaction", candidate)
+    for seq, marker in reversed(later):
+        for kind, reason in _REASONS:
+            if isinstance(marker, kind):
+                return Break(reason, seq)
+        if isinstance(marker, Undo):
+            return Break(_reason_of_undone(marker, by_seq), seq)
+    return None
+
+
+def _reason_of_undone(undo: Undo, by_seq: dict[int, Marker]) -> BreakReason:
+    target = by_seq.get(undo.target_seq)
+    return next((reason for kind, reason in _REASONS if isinstance(target, kind)), "compaction")

@@ -1,0 +1,179 @@
+"""What became of every event: the answer of ``explain``.
+
+The pipeline's observer notes which events each pass gave; what a pass did is the difference. So a
+pass can drop nothing without the trace being able to say so, and no pass knows that it is watched.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from app.core.compile.inputs import CompileResult
+from app.core.contents import Content, Contents
+from app.core.events import Event, Events, Rewind
+from app.core.index import Index, effective_markers
+
+Action: TypeAlias = Literal[
+    "kept",
+    "masked",
+    "rewound",
+    "hidden",
+    "merged",
+    "narrated",
+    "stubbed",
+    "dropped",
+    "repaired",
+    "marker",
+]
+
+_ACTION_OF_PASS: Final[Mapping[str, Action]] = {
+    "rewind": "rewound",
+    "visibility": "hidden",
+    "compaction_mask": "masked",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTrace:
+    """One event, or one span of masked ones (``to_seq`` beyond ``from_seq``)."""
+
+    from_seq: int
+    to_seq: int
+    #: Of a single event.
+    id: str = ""
+    action: Action
+    #: The pass that took it away or changed it; None where none did.
+    pass_name: str | None = None
+    #: The marker that is the reason.
+    by_seq: int | None = None
+    #: Index of the emitted content that holds it.
+    block: int | None = None
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class PassTrace:
+    """The observer that remembers which events each pass gave. Use one for one compile."""
+
+    #: By pass name, in the order of the passes: seq to the event as the pass gave it.
+    events_by_pass: dict[str, Mapping[int, Event]] = field(default_factory=dict)
+
+    def passed(self, name: str, items: Events | Contents) -> None:
+        """Take what a pass gave."""
+        events = [item for item in items if isinstance(item, Event)]
+        if events or not any(isinstance(item, Content) for item in items):
+            self.events_by_pass[name] = {event.seq: event for event in events}
+
+
+def explain(
+    events: Events, index: Index, trace: PassTrace, result: CompileResult
+) -> tuple[EventTrace, ...]:
+    """Return what became of every event that was read, by seq; masked neighbours in one row."""
+    outcome = _Outcome(
+        blocks=_blocks(result.contents),
+        repaired=frozenset(repair.seq for repair in result.repairs),
+        rewinds=_rewinds(events),
+    )
+    rows: list[EventTrace] = []
+    for event in events:
+        row = _row(event, index, trace, outcome)
+        if rows and _is_one_span(rows[-1], row):
+            rows[-1] = _joined(rows[-1], row)
+        else:
+            rows.append(row)
+    return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What one compile made of the events."""
+
+    #: By seq: the first content that holds the event, and whether it holds another one too.
+    blocks: Mapping[int, tuple[int, bool]]
+    repaired: frozenset[int | None]
+    #: ``(marker seq, first undone seq)``, newest first.
+    rewinds: Sequence[tuple[int, int]]
+
+
+def _row(event: Event, index: Index, trace: PassTrace, outcome: _Outcome) -> EventTrace:
+    block, is_shared = outcome.blocks.get(event.seq, (None, False))
+    changed_by, is_gone = _changed_by(event, trace)
+    action: Action = "merged" if is_shared else "kept"
+    by_seq: int | None = None
+    if event.marker is not None:
+        action, changed_by = "marker", None
+    elif is_gone:
+        action = _ACTION_OF_PASS.get(changed_by or "", "dropped")
+        if action == "masked":
+            by_seq = index.fold_of(event.seq)
+        elif action == "rewound":
+            by_seq = next((at for at, since in outcome.rewinds if since <= event.seq < at), None)
+    elif block is None:
+        action = "dropped"
+    elif changed_by == "narration":
+        action = "narrated"
+    elif event.seq in outcome.repaired:
+        action, changed_by = "repaired", "tool_pairing"
+    return EventTrace(
+        from_seq=event.seq,
+        to_seq=event.seq,
+        id=event.id,
+        action=action,
+        pass_name=changed_by or ("merge_turns" if action == "merged" else None),
+        by_seq=by_seq,
+        block=block,
+        tokens=sum(event.part_tokens),
+    )
+
+
+def _changed_by(event: Event, trace: PassTrace) -> tuple[str | None, bool]:
+    """Return the pass that took the event away, or else that retold it; and whether it is gone."""
+    retold: str | None = None
+    for name, events in trace.events_by_pass.items():
+        after = events.get(event.seq)
+        if after is None:
+            return name, True
+        if name == "narration" and after.parts != event.parts:
+            retold = name
+    return retold, False
+
+
+def _rewinds(events: Events) -> list[tuple[int, int]]:
+    """Return ``(marker seq, first undone seq)`` of the rewinds that have an effect, newest
+    first."""
+    markers = [(event.seq, event.marker) for event in events if event.marker is not None]
+    effective = effective_markers(markers)
+    return [
+        (seq, marker.from_seq)
+        for seq, marker in reversed(markers)
+        if isinstance(marker, Rewind) and seq in effective
+    ]
+
+
+def _blocks(contents: Iterable[Content]) -> dict[int, tuple[int, bool]]:
+    """Return, by seq, the first content that holds it, and whether it holds another event too."""
+    blocks: dict[int, tuple[int, bool]] = {}
+    for number, content in enumerate(contents):
+        seqs = {placed.seq for placed in content.parts if placed.seq is not None}
+        for seq in seqs:
+            blocks.setdefault(seq, (number, len(seqs) > 1))
+    return blocks
+
+
+def _is_one_span(row: EventTrace, following: EventTrace) -> bool:
+    return row.action == "masked" and (row.action, row.by_seq, row.to_seq + 1) == (
+        following.action,
+        following.by_seq,
+        following.from_seq,
+    )
+
+
+def _joined(row: EventTrace, following: EventTrace) -> EventTrace:
+    return EventTrace(
+        from_seq=row.from_seq,
+        to_seq=following.to_seq,
+        action=row.action,
+        pass_name=row.pass_name,
+        by_seq=row.by_seq,
+        tokens=row.tokens + following.tokens,
+    )

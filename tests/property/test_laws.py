@@ -1,0 +1,233 @@
+"""The laws of compiling, over random logs."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
+from app.core.compile.order import is_reply
+from app.core.compile.pipeline import run_pipeline
+from app.core.compile.verify import verify
+from app.core.events import Event, Fold, UndoRequest
+from app.core.index import Index, resolve
+from app.core.lanes import Reader
+from app.core.resolve import Log, replay
+from app.formats import FORMATS, VALIDATORS
+from tests.property.strategies import Step, build, steps
+from tests.requests import request_of
+
+READERS = (
+    Reader(agent="a"),
+    Reader(agent="b"),
+    Reader(),
+    Reader(agent="a", branch="r"),
+    Reader(agent="a", branch="r.x"),
+    Reader(agent="a", isolation_scope="s"),
+)
+readers = st.sampled_from(READERS)
+formats = st.sampled_from(sorted(FORMATS))
+presets = st.sampled_from(("stable", "adk"))
+
+
+def compiled(
+    events: Sequence[Event],
+    index: Index,
+    reader: Reader,
+    format_name: str = "native",
+    **options: object,
+) -> CompileResult:
+    """Compile events for a reader."""
+    inputs = CompileInput(
+        options=replace(CompileOptions(reader=reader), **options),  # type: ignore[arg-type]
+        format=FORMATS[format_name],
+        index=index,
+        compiled_seq=events[-1].seq if events else 0,
+    )
+    return run_pipeline(tuple(events), inputs)
+
+
+def at(log: Log, seq: int) -> tuple[tuple[Event, ...], Index]:
+    """Return the log as it was when the head was at a seq."""
+    events = tuple(event for event in log.events if event.seq <= seq)
+    return events, resolve([(e.seq, e.marker) for e in events if e.marker is not None])
+
+
+def live_part(log: Log, reader: Reader) -> tuple[Event, ...]:
+    """Return what one statement reads: live events, active folds, and calls with live results."""
+    shown = {section.fold_seq for section in log.index.sections}
+    wanted = {
+        event.seq
+        for event in log.events
+        if event.seq in shown
+        or (event.marker is None and log.index.is_live(event.seq) and reader.sees(event.lane))
+    }
+    owners = {
+        owner.seq
+        for event in log.events
+        if event.seq in wanted
+        for owner in event.owners
+        if owner is not None and not _is_rewound(log, owner.seq)
+    }
+    siblings = {
+        event.seq
+        for event in log.events
+        if event.marker is None and not _is_rewound(log, event.seq)
+        if any(owner is not None and owner.seq in owners for owner in event.owners)
+    }
+    return tuple(
+        event
+        for event in log.events
+        if event.seq in wanted or (event.seq in owners | siblings and reader.sees(event.lane))
+    )
+
+
+def _is_rewound(log: Log, seq: int) -> bool:
+    return any(low <= seq <= high for low, high in log.index.rewound)
+
+
+def parts_of(result: CompileResult) -> list[tuple[str, str]]:
+    """Return the chained parts as the provider reads them."""
+    return [
+        (content.role, part.text)
+        for content in result.rendered
+        for part in content.parts
+        if not part.placed.ephemeral
+    ]
+
+
+@given(steps(), readers, formats, presets)
+def test_reading_everything_and_reading_only_what_is_live_compile_to_the_same_bytes(
+    drawn: list[Step], reader: Reader, format_name: str, preset: str
+) -> None:
+    _, log = build(drawn)
+    everything = compiled(log.events, log.index, reader, format_name, preset=preset)
+    live = compiled(live_part(log, reader), log.index, reader, format_name, preset=preset)
+    assert parts_of(everything) == parts_of(live)
+    assert everything.chain == live.chain
+
+
+@given(steps(), readers, formats)
+def test_compiling_twice_gives_the_same_and_leaves_the_input_alone(
+    drawn: list[Step], reader: Reader, format_name: str
+) -> None:
+    sent, log = build(drawn)
+    before = log.events
+    first = compiled(log.events, log.index, reader, format_name)
+    again = replay(sent)
+    assert again.events == before
+    assert compiled(again.events, again.index, reader, format_name) == first
+
+
+@given(steps(), readers, st.sampled_from(("anthropic", "gemini", "openai_chat")))
+def test_every_format_is_valid_whatever_was_appended(
+    drawn: list[Step], reader: Reader, format_name: str
+) -> None:
+    _, log = build(drawn)
+    result = compiled(log.events, log.index, reader, format_name)
+    assert verify(result.rendered, FORMATS[format_name]) == ()
+    request = request_of(result, FORMATS[format_name])
+    if result.rendered:
+        assert VALIDATORS[format_name](request, model="") == ()
+
+
+@given(steps(max_size=16), readers, formats)
+def test_what_was_compiled_for_a_reply_is_a_prefix_of_every_later_compile(
+    drawn: list[Step], reader: Reader, format_name: str
+) -> None:
+    _, log = build(drawn)
+    last_seq = len(log.events)
+    for reply, compiled_seq in _replies(log, reader):
+        sent = parts_of(compiled(*at(log, compiled_seq), reader, format_name))
+        for seq in range(reply.seq, last_seq + 1):
+            if _is_excused(log, reader, reply, compiled_seq, seq):
+                break
+            later = parts_of(compiled(*at(log, seq), reader, format_name))
+            assert later[: len(sent)] == sent, f"reply {reply.seq}, compiled at {compiled_seq}"
+
+
+def _replies(log: Log, reader: Reader) -> Iterator[tuple[Event, int]]:
+    """Yield the first event of every response of the reader, and what it was compiled at."""
+    for event in log.events:
+        if is_reply(event, reader) and event.place and event.place.response_seq == event.seq:
+            yield event, event.seq - 1 if event.compiled_seq is None else event.compiled_seq
+
+
+def _is_excused(log: Log, reader: Reader, reply: Event, compiled_seq: int, seq: int) -> bool:
+    """Tell whether something happened that may change what stands before the reply."""
+    between = log.events[compiled_seq:seq]
+    return any(event.marker is not None for event in between) or any(
+        is_reply(other, reader) and other.seq < reply.seq for other in between
+    )
+
+
+@given(steps(), readers, formats, presets)
+def test_nothing_of_a_lane_that_the_reader_may_not_see_is_shown(
+    drawn: list[Step], reader: Reader, format_name: str, preset: str
+) -> None:
+    _, log = build(drawn)
+    hidden = {
+        event.seq for event in log.events if event.marker is None and not reader.sees(event.lane)
+    }
+    text = "\n".join(
+        part
+        for _, part in parts_of(compiled(log.events, log.index, reader, format_name, preset=preset))
+    )
+    shown = {int(seq) for seq in re.findall(r"\[(\d+)\|", text)}
+    assert not shown & hidden
+    for scope, branch in re.findall(r"sum\[\d+\|([^|]*)\|([^\]]*)\]", text):
+        assert any(
+            (event.lane.isolation_scope or "", event.lane.branch) == (scope, branch)
+            and reader.sees(event.lane)
+            for event in log.events
+            if event.marker is None
+        )
+
+
+@given(steps(), readers, formats)
+def test_undoing_every_fold_gives_the_log_without_folds(
+    drawn: list[Step], reader: Reader, format_name: str
+) -> None:
+    _, log = build([step for step in drawn if step.kind not in ("rewind", "rewind_to", "undo")])
+    folds = [event.seq for event in log.events if isinstance(event.marker, Fold)]
+    undone = replay(
+        [*_as_sent(log), *(Event(author="user", request=UndoRequest(seq)) for seq in folds)]
+    )
+    never = [event for event in log.events if event.seq not in folds]
+    index = resolve([(e.seq, e.marker) for e in never if e.marker is not None])
+    with_undo = compiled(undone.events, undone.index, reader, format_name)
+    assert parts_of(with_undo) == parts_of(compiled(never, index, reader, format_name))
+
+
+def _as_sent(log: Log) -> list[Event]:
+    return [replace(event, place=None, owners=(), marker=None) for event in log.events]
+
+
+@given(steps(), readers)
+def test_every_masked_event_belongs_to_exactly_one_shown_section(
+    drawn: list[Step], reader: Reader
+) -> None:
+    del reader
+    _, log = build(drawn)
+    for event in log.events:
+        if event.marker is not None:
+            assert not log.index.is_live(event.seq)
+            continue
+        owning = [
+            section
+            for section in log.index.sections
+            if any(low <= event.seq <= high for low, high in section.belongs)
+        ]
+        states = [log.index.is_live(event.seq), _is_rewound(log, event.seq), len(owning) == 1]
+        assert states.count(True) == 1
+        assert all(section.lane == event.lane for section in owning)
+
+
+@pytest.mark.parametrize("format_name", sorted(FORMATS))
+def test_an_empty_log_compiles_to_nothing(format_name: str) -> None:
+    result = compiled((), resolve([]), Reader(agent="a"), format_name)
+    assert result.rendered == ()
+    assert result.warnings == ("empty_contents",)
