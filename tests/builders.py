@@ -2,16 +2,16 @@
 
     log(user("find it"), call("search", id="c1"), response("c1"), model("found"))
 
-A builder gives an event as it comes from a caller: unresolved, without seq. :func:`log` appends them
-to an empty log in memory, which gives seqs, owners and places, and counts time on: the first event is
-of second 1, the next of second 2, unless an event says its own ``timestamp``.
+A builder gives an event as it comes from a caller: unresolved, without seq. :func:`log` appends
+them to an empty log in memory, which gives seqs, owners and places, and counts time on: the first
+event is of second 1, the next of second 2, unless an event says its own ``timestamp``.
 
 Every builder takes any field of :class:`app.core.events.Event` by keyword, and ``branch`` and
 ``scope`` for its lane.
 """
 
-# `id` is what the field is called, and `fields` are the event's own, which the event checks.
-# ruff: noqa: A002, ANN401
+# `id` is what the field is called.
+# ruff: noqa: A002
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,0 +1,81 @@
+"""Drop the events that this reader may not see, and those with nothing to read.
+
+    1 u | 2 m(branch=a) | 3 m(branch=b) | 4 m("")      events, oldest first
+    1 u | 2 m(branch=a)                                after the pass, for a reader on branch a
+
+Which lanes a reader sees is :meth:`app.core.lanes.Reader.sees`'s word: isolation scope exactly,
+branch upward in whole segments, messages inside a tool call never, a message to one workflow node
+only there. Within them an event is dropped when it is empty (no part that a model could read, and
+no transcription) or belongs to the framework: one call or response of its own drops the whole event
+(``spec/ADK.md`` B.2, B.3). With ``include_contents: none`` only the current turn is left.
+
+Active folds pass: their sections are chosen by lane in ``compaction_mask``. Masked events are
+judged like live ones, and nothing here depends on whether they were read.
+"""
+
+from typing import Final
+
+from app.core.compile.adk.current_turn import current_turn
+from app.core.compile.adk.foreign import is_foreign_event
+from app.core.compile.inputs import CompileInput, CompileOptions, Report
+from app.core.contents import FunctionCall, FunctionResponse, Opaque, Part, Text
+from app.core.events import Event, Events
+
+#: Calls between the framework and its client, which no model made.
+FRAMEWORK_CALLS: Final = frozenset(
+    {"adk_framework", "adk_request_credential", "adk_request_confirmation"}
+)
+
+
+def visibility(events: Events, inputs: CompileInput, report: Report) -> Events:  # noqa: ARG001
+    """Return the events that the reader may see, in the order given, and the active folds."""
+    options = inputs.options
+    visible = tuple(
+        event for event in events if event.marker is not None or _is_visible(event, options)
+    )
+    return current_turn(visible, inputs) if options.include_contents == "none" else visible
+
+
+def _is_visible(event: Event, options: CompileOptions) -> bool:
+    return (
+        options.reader.sees(event.lane)
+        and (not options.single_turn or _is_of_node(event.node_path, options))
+        and not _is_empty(event, options)
+        and not any(
+            part.name in FRAMEWORK_CALLS
+            for part in event.parts
+            if isinstance(part, FunctionCall | FunctionResponse)
+        )
+    )
+
+
+def _is_of_node(node_path: str, options: CompileOptions) -> bool:
+    """Tell whether an event is of the reader's node, of one below or of no node.
+
+    What happened in the nodes above belongs to the history, and is no part of the current turn.
+    """
+    own_path = options.reader.node_path
+    if not own_path or not node_path:
+        return True
+    if f"{node_path}/".startswith(f"{own_path}/"):
+        return True
+    return options.include_contents != "none" and own_path.startswith(f"{node_path}/")
+
+
+def _is_empty(event: Event, options: CompileOptions) -> bool:
+    if event.input_transcription is not None or event.output_transcription is not None:
+        return False
+    with_thoughts = (
+        options.foreign_thoughts
+        and options.include_contents != "none"
+        and is_foreign_event(event, options.reader)
+    )
+    return not event.role or not any(_is_readable(part, with_thoughts) for part in event.parts)
+
+
+def _is_readable(part: Part, with_thoughts: bool) -> bool:  # noqa: FBT001
+    if part.signature or isinstance(part, FunctionCall | FunctionResponse | Opaque):
+        return True
+    if part.thought and not with_thoughts:
+        return False
+    return not isinstance(part, Text) or bool(part.text)
