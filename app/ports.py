@@ -15,6 +15,7 @@ from app.core.canonical import Json
 from app.core.events import Event, Marker
 from app.core.index import Index
 from app.core.lanes import Reader
+from app.core.ranges import Ranges
 from app.core.resolve import Facts, Needs
 
 Connection: TypeAlias = Any
@@ -219,6 +220,9 @@ class EventLog(Protocol):
         self, connection: Connection, key: SessionKey, seq_or_id: int | str
     ) -> LoggedEvent | None:
         """Return one event, however it is read now."""
+
+    async def count_tokens(self, connection: Connection, key: SessionKey, ranges: Ranges) -> int:
+        """Return the tokens of the events at these seqs, however they are read now."""
 
     async def markers(
         self, connection: Connection, key: SessionKey, up_to_seq: int | None = None

@@ -113,14 +113,15 @@ class EventIdReusedError(ConflictError):
 
     code = "event_id_reused"
 
-    def __init__(self, *, event_id: str, seq: int, pointer: str = "") -> None:
-        super().__init__(f"event id {event_id!r} is taken by seq {seq}, whose body differs")
+    def __init__(self, *, event_id: str, seq: int | None = None, pointer: str = "") -> None:
+        place = f"taken by seq {seq}" if seq is not None else "given twice in the batch"
+        super().__init__(f"event id {event_id!r} is {place} with another body")
         self.event_id = event_id
         self.seq = seq
         self.pointer = pointer
 
     def members(self) -> Mapping[str, object]:
-        return {"event_id": self.event_id, "seq": self.seq}
+        return {"event_id": self.event_id} | ({} if self.seq is None else {"seq": self.seq})
 
 
 class IdempotencyMismatchError(ConflictError):

@@ -1,0 +1,1 @@
+"""The HTTP edge: parse, call one service, map, return."""

@@ -1,0 +1,299 @@
+"""Append a batch of events: all of it or nothing, in one transaction under the session's lock.
+
+Repeats are recognised by event id and answered with their seq. A batch of nothing but repeats wins
+over a stale expectation of the head, so that a lost answer can always be asked for again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from app.core.canonical import Json
+from app.core.errors import (
+    ConcurrentAppendError,
+    EventIdReusedError,
+    InvalidInputError,
+    SessionNotFoundError,
+)
+from app.core.events import Event, Fold, Rewind, Section, Undo
+from app.core.resolve import Facts, Resolver, needs_of
+from app.core.tokens import part_tokens
+from app.ports import (
+    Clock,
+    Connection,
+    Database,
+    EventLog,
+    IdempotencyKeys,
+    LockedSession,
+    NewEvent,
+    NewSession,
+    SessionKey,
+    Sessions,
+    TokenCounter,
+)
+from app.services import idempotency
+from app.services.idempotency import IdempotentRequest
+from app.services.prepare_events import EventPreparer, Note, PreparedEvent, SentBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """What to append, and under which conditions."""
+
+    key: SessionKey
+    batch: SentBatch
+    #: Where the writer believes the head to be.
+    expected_seq: int | None = None
+    #: Make the session with this, if there is none.
+    create: NewSession | None = None
+    idempotent: IdempotentRequest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendedEvent:
+    """What became of one event of the batch."""
+
+    id: str
+    #: None for a partial event, which is never stored.
+    seq: int | None
+    tokens: int
+    #: Index of the item in the request.
+    item: int
+    is_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResult:
+    """What an append did."""
+
+    appended: tuple[AppendedEvent, ...]
+    head_seq: int
+    notes: tuple[Note, ...] = ()
+    is_replayed: bool = False
+
+
+@dataclass(slots=True)
+class AppendStep:
+    """An append while its transaction is open."""
+
+    connection: Connection
+    session: LockedSession
+    facts: Facts
+    rows: list[NewEvent] = field(default_factory=list)
+    appended: list[AppendedEvent] = field(default_factory=list)
+
+
+class AppendEvents:
+    """The one way into the log: markers made by other services come through here too."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        log: EventLog,
+        sessions: Sessions,
+        keys: IdempotencyKeys,
+        preparer: EventPreparer,
+        tokens: TokenCounter,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._log = log
+        self._sessions = sessions
+        self._keys = keys
+        self._preparer = preparer
+        self._tokens = tokens
+        self._clock = clock
+
+    async def __call__(self, append: Append) -> AppendResult:
+        """Append.
+
+        Raises:
+            SessionNotFoundError: there is none, and none is to be made.
+            ConcurrentAppendError: the head is not where it is expected.
+            EventIdReusedError: an id belongs to another event.
+            InvalidInputError: an event is refused; nothing of the batch is stored.
+        """
+        append = await self._with_agent(append)
+        prepared, notes = await self._preparer.prepare(append.batch, now=self._clock.now())
+        async with self._database.transaction() as connection:
+            kept = await idempotency.claim(self._keys, connection, append.idempotent)
+            if kept is not None:
+                return restored(kept)
+            session = await self.lock(connection, append.key, append.create)
+            step = await self.insert(connection, append, session, prepared)
+            result = AppendResult(
+                appended=tuple(step.appended), head_seq=step.facts.head_seq, notes=tuple(notes)
+            )
+            await idempotency.keep(
+                self._keys, connection, append.idempotent, asdict(result), key=append.key
+            )
+        return result
+
+    async def lock(
+        self, connection: Connection, key: SessionKey, create: NewSession | None = None
+    ) -> LockedSession:
+        """Lock the session until the transaction ends, making it first if asked to."""
+        session = await self._log.lock_session(connection, key)
+        if session is None and create is not None:
+            # Another writer may have made it meanwhile: then it is theirs that is locked.
+            await self._sessions.create(connection, key, create)
+            session = await self._log.lock_session(connection, key)
+        if session is None:
+            raise SessionNotFoundError
+        return session
+
+    async def prepare_and_insert(
+        self, connection: Connection, session: LockedSession, append: Append
+    ) -> AppendStep:
+        """Append within a transaction that another service has open, session locked."""
+        prepared, _ = await self._preparer.prepare(append.batch, now=self._clock.now())
+        return await self.insert(connection, append, session, prepared)
+
+    async def insert(
+        self,
+        connection: Connection,
+        append: Append,
+        session: LockedSession,
+        prepared: Sequence[PreparedEvent],
+    ) -> AppendStep:
+        """Insert what is new of the prepared events, and apply what they change."""
+        known = await self._known(connection, append.key, prepared)
+        fresh = _fresh(prepared, known)
+        is_all_repeats = not fresh and any(not each.is_partial for each in prepared)
+        expected = append.expected_seq
+        if expected is not None and expected != session.head_seq and not is_all_repeats:
+            raise ConcurrentAppendError(expected_seq=expected, actual_seq=session.head_seq)
+        needs = needs_of(each.event for each in fresh)
+        facts = (
+            await self._log.load_facts(connection, append.key, session, needs)
+            if fresh
+            else Facts(head_seq=session.head_seq, index=session.index)
+        )
+        step = AppendStep(connection, session, facts)
+        seqs = self._resolve(step, fresh)
+        inserted = {(each.item, each.item_part) for each in fresh}
+        step.appended = [
+            _answer(each, known, seqs, is_inserted=(each.item, each.item_part) in inserted)
+            for each in prepared
+        ]
+        if step.rows:
+            await self._log.append(connection, append.key, step.rows, facts)
+            await self._apply_state(append.key, step)
+        return step
+
+    async def _with_agent(self, append: Append) -> Append:
+        """Name the author of imported model messages, where the request does not."""
+        batch = append.batch
+        if batch.agent or batch.source_format in ("native", "adk"):
+            return append
+        agent = append.create.app_name if append.create is not None else ""
+        if not agent:
+            async with self._database.connection() as connection:
+                session = await self._sessions.get(connection, append.key)
+            if session is None:
+                raise SessionNotFoundError
+            agent = session.app_name
+        return replace(append, batch=replace(batch, agent=agent))
+
+    async def _known(
+        self, connection: Connection, key: SessionKey, prepared: Sequence[PreparedEvent]
+    ) -> Mapping[str, tuple[int, bytes, int]]:
+        """Return what the log holds under the ids that callers chose; another body raises."""
+        ids = [each.event.id for each in prepared if each.has_own_id and not each.is_partial]
+        found = await self._log.find_events(connection, key, ids) if ids else {}
+        for each in prepared:
+            if each.is_partial or each.event.id not in found:
+                continue
+            seq, body_hash, _ = found[each.event.id]
+            if body_hash != each.body_hash:
+                raise EventIdReusedError(event_id=each.event.id, seq=seq, pointer=each.pointer)
+        return found
+
+    def _resolve(self, step: AppendStep, fresh: Sequence[PreparedEvent]) -> dict[str, int]:
+        resolver = Resolver(step.facts)
+        seqs: dict[str, int] = {}
+        for each in fresh:
+            try:
+                event = resolver.add(each.event)
+            except InvalidInputError as error:
+                error.pointer = each.pointer + error.pointer
+                raise
+            seqs[event.id] = event.seq
+            step.rows.append(
+                NewEvent(
+                    event=self._with_section_tokens(event),
+                    raw=each.raw,
+                    source_format=each.source_format,
+                    item_part=each.item_part,
+                    body_hash=each.body_hash,
+                    state_delta=each.state_delta,
+                )
+            )
+        return seqs
+
+    def _with_section_tokens(self, event: Event) -> Event:
+        if not isinstance(event.marker, Fold):
+            return event
+        sections = tuple(
+            replace(section, tokens=self._section_tokens(section))
+            for section in event.marker.sections
+        )
+        return replace(event, marker=replace(event.marker, sections=sections))
+
+    def _section_tokens(self, section: Section) -> int:
+        return sum(part_tokens(part, self._tokens.count) for part in section.parts)
+
+    async def _apply_state(self, key: SessionKey, step: AppendStep) -> None:
+        delta: dict[str, Json] = {}
+        for row in step.rows:
+            delta.update(row.state_delta)
+        if delta:
+            await self._sessions.apply_state(step.connection, key, step.session, delta)
+        # A rewind, or the undo of one, changes which deltas stand.
+        if any(isinstance(row.event.marker, Rewind | Undo) for row in step.rows):
+            await self._sessions.rewind_state(step.connection, key, step.facts.index)
+
+
+def restored(kept: Mapping[str, Any]) -> AppendResult:
+    """Return a result that was kept under an idempotency key."""
+    return AppendResult(
+        appended=tuple(AppendedEvent(**each) for each in kept["appended"]),
+        head_seq=kept["head_seq"],
+        notes=tuple(Note(**each) for each in kept["notes"]),
+        is_replayed=True,
+    )
+
+
+def _fresh(prepared: Sequence[PreparedEvent], known: Mapping[str, object]) -> list[PreparedEvent]:
+    """Return the events to insert; of two with one id in the batch only the first."""
+    first_by_id: dict[str, PreparedEvent] = {}
+    for each in prepared:
+        if each.is_partial or each.event.id in known:
+            continue
+        first = first_by_id.setdefault(each.event.id, each)
+        if first is not each and first.body_hash != each.body_hash:
+            raise EventIdReusedError(event_id=each.event.id, pointer=each.pointer)
+    return list(first_by_id.values())
+
+
+def _answer(
+    each: PreparedEvent,
+    known: Mapping[str, tuple[int, bytes, int]],
+    seqs: dict[str, int],
+    *,
+    is_inserted: bool,
+) -> AppendedEvent:
+    event_id = each.event.id
+    if each.is_partial:
+        return AppendedEvent(id=event_id, seq=None, tokens=each.tokens, item=each.item)
+    if event_id in known:
+        seq, _, tokens = known[event_id]
+        return AppendedEvent(id=event_id, seq=seq, tokens=tokens, item=each.item, is_duplicate=True)
+    return AppendedEvent(
+        id=event_id,
+        seq=seqs[event_id],
+        tokens=each.tokens,
+        item=each.item,
+        is_duplicate=not is_inserted,
+    )

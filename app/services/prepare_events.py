@@ -1,0 +1,267 @@
+"""From what a caller sent to events that can be appended: parsed, measured, hashed and given ids.
+
+Everything that needs no database happens here, before a transaction is open.
+"""
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from app.core.canonical import Json, canonical_json
+from app.core.errors import InvalidEventError, TooLargeError
+from app.core.events import Event
+from app.core.json_text import RawItem, repeated_keys_note
+from app.core.session_state import TEMP_PREFIX, without_temp
+from app.core.tokens import part_tokens, text_size
+from app.formats.adk import ParsedEvent, parse_event
+from app.ports import TokenCounter
+
+NATIVE: Final = "native"
+
+#: A format's way from one of its items to native events.
+ConvertItem: TypeAlias = Callable[..., list[dict[str, Json]]]
+
+#: Below this the counting takes less than a millisecond; above, it runs beside the event loop.
+MAX_CHARACTERS_ON_LOOP: Final = 16_384
+
+#: What the server adds to an event when it answers it; never part of the body.
+SERVER_KEYS: Final = frozenset({"seq", "status", "masked_by", "tokens"})
+#: Objects whose keys are the caller's own, and therefore keep their case.
+OPAQUE_KEYS: Final = frozenset(
+    {
+        "agent_state",
+        "args",
+        "artifact_delta",
+        "custom_metadata",
+        "output",
+        "part_metadata",
+        "payload",
+        "raw",
+        "requested_auth_configs",
+        "requested_tool_confirmations",
+        "response",
+        "set_model_response",
+        "state_delta",
+    }
+)
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentBatch:
+    """Events or items as they came."""
+
+    items: Sequence[RawItem]
+    #: Where they stand in the request: ``/events`` or ``/items``.
+    pointer: str = "/events"
+    source_format: str = NATIVE
+    #: Author of what the model said, in imported items.
+    agent: str = ""
+    #: Read the markers that only services write.
+    allow_markers: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedEvent:
+    """One event, ready for the resolver."""
+
+    event: Event
+    raw: str
+    source_format: str
+    #: Index of its item in the request, and its number among the events of the item.
+    item: int
+    item_part: int
+    pointer: str
+    #: The id came with the event; ours need no search for duplicates.
+    has_own_id: bool
+    is_partial: bool
+    body_hash: bytes
+    state_delta: Mapping[str, Json]
+
+    @property
+    def tokens(self) -> int:
+        """Our token count of the whole event."""
+        return sum(self.event.part_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What could not be taken as it came."""
+
+    pointer: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """Sizes above which a batch is refused."""
+
+    max_event_bytes: int = 1024 * 1024
+    max_batch_events: int = 500
+
+
+class EventPreparer:
+    """Makes events out of what callers send."""
+
+    def __init__(
+        self,
+        *,
+        converters: Mapping[str, ConvertItem],
+        tokens: TokenCounter,
+        limits: BatchLimits | None = None,
+    ) -> None:
+        self._converters = converters
+        self._tokens = tokens
+        self._limits = limits or BatchLimits()
+
+    async def prepare(
+        self, batch: SentBatch, *, now: datetime
+    ) -> tuple[list[PreparedEvent], list[Note]]:
+        """Return the events of a batch in order, partial ones included, and what to tell.
+
+        Raises:
+            InvalidEventError: with a pointer into the request.
+            TooLargeError: an event or the batch is over its limit.
+        """
+        notes: list[Note] = []
+        bodies = list(self._bodies(batch, notes))
+        if len(bodies) > self._limits.max_batch_events:
+            raise TooLargeError(
+                limit_name="max_batch_events",
+                limit=self._limits.max_batch_events,
+                pointer=batch.pointer,
+            )
+        prepared = [self._event(batch, body, now, notes) for body in bodies]
+        return await self._with_tokens(prepared), notes
+
+    def source_event(
+        self, *, raw: Json, source_format: str, item_part: int, author: str
+    ) -> dict[str, Json]:
+        """Return a stored event's native body again, from its item as it was sent."""
+        if source_format == NATIVE:
+            assert isinstance(raw, dict)
+            return raw
+        return self._converters[source_format](raw, agent=author)[item_part]
+
+    def _bodies(self, batch: SentBatch, notes: list[Note]) -> Iterator["_Body"]:
+        for number, item in enumerate(batch.items):
+            pointer = f"{batch.pointer}/{number}"
+            size_bytes = len(item.raw.encode(errors="surrogatepass"))
+            if size_bytes > self._limits.max_event_bytes:
+                raise TooLargeError(
+                    limit_name="max_event_bytes",
+                    limit=self._limits.max_event_bytes,
+                    pointer=pointer,
+                )
+            if repeated := repeated_keys_note(item):
+                notes.append(Note(pointer, repeated))
+            if item.has_huge_integer:
+                notes.append(Note(pointer, "an integer of thousands of digits is read as text"))
+            for part, value in enumerate(self._native(batch, item.value, pointer)):
+                yield _Body(number, part, pointer, item.raw, value)
+
+    def _native(self, batch: SentBatch, value: Json, pointer: str) -> list[Json]:
+        if batch.source_format == NATIVE:
+            return [value]
+        convert = self._converters[batch.source_format]
+        try:
+            return list(convert(value, agent=batch.agent))
+        except InvalidEventError as error:
+            error.pointer = pointer + error.pointer
+            raise
+
+    def _event(
+        self, batch: SentBatch, body: "_Body", now: datetime, notes: list[Note]
+    ) -> PreparedEvent:
+        try:
+            parsed = parse_event(body.value, allow_markers=batch.allow_markers)
+        except InvalidEventError as error:
+            error.pointer = body.pointer + error.pointer
+            raise
+        notes.extend(Note(body.pointer + at, detail) for at, detail in parsed.notes)
+        notes.extend(_temp_notes(parsed, body.pointer))
+        return PreparedEvent(
+            event=replace(
+                parsed.event,
+                id=parsed.event.id or str(uuid7(now)),
+                timestamp=parsed.event.timestamp if parsed.has_timestamp else now.timestamp(),
+            ),
+            raw=body.raw,
+            source_format=batch.source_format,
+            item=body.item,
+            item_part=body.item_part,
+            pointer=body.pointer,
+            has_own_id=bool(parsed.event.id),
+            is_partial=parsed.is_partial,
+            body_hash=body_hash(body.value),
+            state_delta=without_temp(parsed.state_delta),
+        )
+
+    async def _with_tokens(self, prepared: Sequence[PreparedEvent]) -> list[PreparedEvent]:
+        characters = sum(text_size(each.event.parts) for each in prepared)
+        if characters <= MAX_CHARACTERS_ON_LOOP:
+            return self._counted(prepared)
+        return await asyncio.to_thread(self._counted, prepared)
+
+    def _counted(self, prepared: Sequence[PreparedEvent]) -> list[PreparedEvent]:
+        count = self._tokens.count
+        return [
+            replace(
+                each,
+                event=replace(
+                    each.event,
+                    part_tokens=tuple(part_tokens(part, count) for part in each.event.parts),
+                ),
+            )
+            for each in prepared
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    item: int
+    item_part: int
+    pointer: str
+    raw: str
+    value: Json
+
+
+def _temp_notes(parsed: ParsedEvent, pointer: str) -> Iterator[Note]:
+    for key in parsed.state_delta:
+        if key.startswith(TEMP_PREFIX):
+            yield Note(f"{pointer}/actions/state_delta", f"{key} is never stored")
+
+
+def body_hash(body: Json) -> bytes:
+    """Return the hash by which two bodies of one event id are the same, in either spelling."""
+    members = _one_case(body)
+    if isinstance(members, dict):
+        members = {key: value for key, value in members.items() if key not in SERVER_KEYS}
+    return hashlib.sha256(canonical_json(members).encode()).digest()
+
+
+def _one_case(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_one_case(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    members: dict[str, Json] = {}
+    for spelling, item in sorted(value.items()):
+        key = _CAPITAL.sub(lambda match: "_" + match[1].lower(), spelling)
+        if item is not None:
+            members[key] = item if key in OPAQUE_KEYS else _one_case(item)
+    return members
+
+
+def uuid7(now: datetime) -> UUID:
+    """Return a UUID that sorts by time (RFC 9562, version 7)."""
+    milliseconds = int(now.timestamp() * 1000)
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (milliseconds & (2**48 - 1)) << 80 | 0x7 << 76 | (random >> 68) << 64
+    return UUID(int=value | 0b10 << 62 | random & (2**62 - 1))
