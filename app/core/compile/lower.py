@@ -40,10 +40,15 @@ def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Con
     if segment is Segment.HISTORY and contains(inputs.index.pinned, event.seq):
         segment = Segment.PINS
     own_role: Role = "model" if event.is_model else "user"
+    # google-adk sends each event as one content, in the event's role.
+    roles = [
+        own_role if inputs.options.preset == "adk" else _role(part, own_role)
+        for part in event.parts
+    ]
     placed = [
-        (_role(part, own_role), PlacedPart(part, event.seq, segment, tokens=tokens))
-        for part, tokens in zip(event.parts, event.part_tokens, strict=True)
-        if _is_said(part, _role(part, own_role), event, inputs, report)
+        (role, PlacedPart(part, event.seq, segment, tokens=tokens))
+        for part, role, tokens in zip(event.parts, roles, event.part_tokens, strict=True)
+        if _is_said(part, role, event, inputs, report)
     ]
     response_seq = event.place.response_seq if event.place else None
     return [

@@ -51,6 +51,9 @@ def _summaries(events: Events, inputs: CompileInput) -> list[tuple[ReadKey, Even
         event = folds[shown.fold_seq]
         assert isinstance(event.marker, Fold)
         section = event.marker.sections[shown.section_index]
+        if not section.parts:
+            # Emptied by `visibility`: it stands before the current turn, which is all that is read.
+            continue
         summary = Event(
             seq=event.seq,
             id=event.id,
