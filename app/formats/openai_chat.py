@@ -2,7 +2,9 @@
 
 In: one message gives one event. A tool message answers by id alone, so the response's name is empty
 when the message does not say it; the log finds the call. System and developer messages in the
-conversation stay where they are, as events of the user that say so in ``custom_metadata``.
+conversation stay where they are, as events of the user that say so in ``custom_metadata``. What
+frameworks write in this shape is read too: AutoGen's ``tool_responses``, SWE-agent's
+``tool_call_ids``, Inspect's calls with the function's name for a function, and its images.
 
 Out, where the provider has no place for what we have:
 
@@ -87,7 +89,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
         case "assistant":
             return [_assistant_event(message, agent)]
         case "tool" | "function":
-            return [_event(message, author=agent, role="user", parts=[_response_part(message)])]
+            return [_event(message, author=agent, role="user", parts=_response_parts(message))]
         case _:
             raise InvalidEventError(
                 "role must be user, assistant, tool, function, system or developer",
@@ -143,7 +145,7 @@ def _content_parts(message: JsonObject) -> list[Json]:
     if isinstance(content, str):
         return [{"text": content}]
     if isinstance(content, dict):
-        return [_content_part(content, "/content")]
+        return [_content_part(content, "/content")] if content else []
     if isinstance(content, list):
         return [_content_part(part, f"/content/{i}") for i, part in enumerate(content)]
     raise InvalidEventError("content must be a string, a list of parts or null", pointer="/content")
@@ -157,8 +159,8 @@ def _content_part(value: Json, pointer: str) -> JsonObject:
     match kind:
         case "text" | "input_text" | "output_text":
             return {"text": _string(part.get("text"), f"{pointer}/text")}
-        case "image_url":
-            return _image_part(part, pointer)
+        case "image_url" | "image":
+            return _image_part(part.get(kind), f"{pointer}/{kind}")
         case "input_audio":
             return _audio_part(part, pointer)
         case "file":
@@ -169,10 +171,8 @@ def _content_part(value: Json, pointer: str) -> JsonObject:
             return _opaque(kind, part)
 
 
-def _image_part(part: JsonObject, pointer: str) -> JsonObject:
-    image = part.get("image_url")
-    url = image.get("url") if isinstance(image, dict) else image
-    url = _string(url, f"{pointer}/image_url")
+def _image_part(image: Json, pointer: str) -> JsonObject:
+    url = _string(image.get("url") if isinstance(image, dict) else image, pointer)
     inline = split_data_url(url)
     if inline is not None:
         return {"inline_data": {"mime_type": inline[0], "data": inline[1]}}
@@ -244,6 +244,9 @@ def _call_part(call: JsonObject, pointer: str) -> JsonObject:
         name = _string(custom.get("name"), f"{pointer}/custom/name")
         arguments: JsonObject = {"input": custom.get("input")}
         return {"function_call": _identified({"name": name, "args": arguments}, call_id)}
+    if isinstance(call.get("function"), str):
+        named: JsonObject = {"name": call["function"], "arguments": call.get("arguments")}
+        return _function_part(named, pointer, call_id=call_id)
     function = _object(call.get("function"), f"{pointer}/function")
     return _function_part(function, f"{pointer}/function", call_id=call_id)
 
@@ -259,8 +262,22 @@ def _identified(value: JsonObject, call_id: str | None) -> JsonObject:
     return value if call_id is None else {"id": call_id, **value}
 
 
-def _response_part(message: JsonObject) -> JsonObject:
-    name = _optional_string(message, "name") or ""
+def _response_parts(message: JsonObject) -> list[Json]:
+    """Return the results of a tool message: one, but for frameworks that put several into one."""
+    responses = message.get("tool_responses")
+    if isinstance(responses, list) and responses:
+        return [
+            _response_part(_object(one, f"/tool_responses/{i}"), f"/tool_responses/{i}")
+            for i, one in enumerate(responses)
+        ]
+    ids = message.get("tool_call_ids")
+    if isinstance(ids, list) and ids and message.get("tool_call_id") is None:
+        return [_response_part({**message, "tool_call_id": call_id}) for call_id in ids]
+    return [_response_part(message)]
+
+
+def _response_part(message: JsonObject, pointer: str = "") -> JsonObject:
+    function = _string_or_empty(message.get("function"))
     texts: list[str] = []
     media: list[Json] = []
     for part in _content_parts(message):
@@ -272,10 +289,16 @@ def _response_part(message: JsonObject) -> JsonObject:
             texts.append(canonical_json(part["opaque"]))
         else:
             media.append(part)
-    response: JsonObject = {"name": name, "response": "\n".join(texts)}
+    response: JsonObject = {
+        "name": _optional_string(message, "name", pointer) or function,
+        "response": "\n".join(texts),
+    }
     if media:
         response["parts"] = media
-    return {"function_response": _identified(response, _optional_string(message, "tool_call_id"))}
+    if message.get("error"):
+        response["is_error"] = True
+    call_id = _optional_string(message, "tool_call_id", pointer)
+    return {"function_response": _identified(response, call_id)}
 
 
 def _object(value: Json, pointer: str) -> JsonObject:

@@ -220,6 +220,41 @@ def test_tool_message_of_parts_keeps_texts_and_media() -> None:
     assert part.media == (InlineData(mime_type="image/png", data=PNG),)
 
 
+def test_shapes_of_frameworks_are_read() -> None:
+    image_url = f"data:image/png;base64,{PNG}"
+    autogen: Json = {
+        "role": "tool",
+        "content": "1\n\n2",
+        "tool_responses": [
+            {"tool_call_id": "a", "role": "tool", "content": "1"},
+            {"tool_call_id": "b", "role": "tool", "content": "2"},
+        ],
+    }
+    swe_agent: Json = {"role": "tool", "content": "1", "tool_call_ids": ["a"]}
+    inspect_call: Json = {"id": "a", "function": "go", "arguments": {"x": 1}}
+    inspect_result: Json = {
+        "role": "tool",
+        "tool_call_id": "a",
+        "function": "go",
+        "content": [{"type": "image", "image": image_url}],
+        "error": {"type": "timeout", "message": "too slow"},
+    }
+    one, two = parts_of(autogen)
+    assert isinstance(one, FunctionResponse)
+    assert isinstance(two, FunctionResponse)
+    assert (one.id, one.response_text, two.id, two.response_text) == ("a", "1", "b", "2")
+    (listed,) = parts_of(swe_agent)
+    assert isinstance(listed, FunctionResponse)
+    assert listed.id == "a"
+    assert parts_of({"role": "assistant", "content": "", "tool_calls": [inspect_call]}) == (
+        text(""),
+        call_part("go", id="a", args={"x": 1}),
+    )
+    (failed,) = parts_of(inspect_result)
+    assert isinstance(failed, FunctionResponse)
+    assert (failed.name, failed.is_error, failed.media) == ("go", True, (image(PNG),))
+
+
 @pytest.mark.parametrize(
     ("message", "pointer"),
     [
