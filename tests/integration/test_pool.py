@@ -1,0 +1,207 @@
+"""Connections, transactions and what their failures become, on a real Postgres."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.core.errors import StorageError, StorageUnavailableError
+from app.storage import pool
+from app.storage.errors import ConstraintViolatedError
+from app.storage.pool import create_engine, driver_connection
+from app.storage.transaction import single_statement, transaction
+
+pytestmark = pytest.mark.commits
+
+
+@pytest.fixture
+def url(empty_database_url: str) -> str:
+    asyncio.run(
+        _run(empty_database_url, "CREATE TABLE numbers (n int CONSTRAINT numbers_pkey PRIMARY KEY)")
+    )
+    return empty_database_url
+
+
+@pytest_asyncio.fixture(params=["none", "pgbouncer"])
+async def engine(url: str, request: pytest.FixtureRequest) -> AsyncIterator[AsyncEngine]:
+    """An engine in each mode; what differs is what it sends, which any Postgres understands."""
+    engine = create_engine(url, size=2, pooler=request.param)
+    yield engine
+    await engine.dispose()
+
+
+@pytest_asyncio.fixture
+async def direct_engine(url: str) -> AsyncIterator[AsyncEngine]:
+    engine = create_engine(url, size=1, statement_timeout_s=0.2)
+    yield engine
+    await engine.dispose()
+
+
+async def _run(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def _count(engine: AsyncEngine) -> int:
+    async with single_statement(engine) as connection:
+        return int(await connection.scalar(text("SELECT count(*) FROM numbers")))
+
+
+async def test_a_transaction_commits_at_its_end(engine: AsyncEngine) -> None:
+    async with transaction(engine) as connection:
+        await connection.execute(text("INSERT INTO numbers VALUES (1)"))
+
+    assert await _count(engine) == 1
+
+
+async def test_a_transaction_that_raises_leaves_nothing(engine: AsyncEngine) -> None:
+    with pytest.raises(LookupError):
+        async with transaction(engine) as connection:
+            await connection.execute(text("INSERT INTO numbers VALUES (1)"))
+            raise LookupError
+
+    assert await _count(engine) == 0
+
+
+async def test_a_single_statement_commits_itself(engine: AsyncEngine) -> None:
+    async with single_statement(engine) as connection:
+        await connection.execute(text("INSERT INTO numbers VALUES (1)"))
+
+    assert await _count(engine) == 1
+
+
+async def test_a_connection_has_our_settings_in_a_transaction(engine: AsyncEngine) -> None:
+    async with transaction(engine) as connection:
+        for name, value in {
+            "jit": "off",
+            "statement_timeout": "5s",
+            "idle_in_transaction_session_timeout": "10s",
+            "application_name": "foldline",
+        }.items():
+            assert await connection.scalar(text(f"SHOW {name}")) == value
+
+
+async def test_behind_a_pooler_nothing_is_set_for_the_session(url: str) -> None:
+    engine = create_engine(url, size=1, pooler="pgbouncer")
+    async with engine.connect() as connection:
+        await connection.rollback()
+        settings = await (await connection.get_raw_connection()).driver_connection.fetchval(  # type: ignore[union-attr]
+            "SELECT string_agg(name, ' ') FROM pg_settings WHERE source IN ('client', 'session')"
+            " AND name IN ('jit', 'statement_timeout')"
+        )
+    await engine.dispose()
+
+    assert settings is None
+
+
+async def test_a_single_statement_is_one_round_trip_on_the_drivers_connection(
+    direct_engine: AsyncEngine,
+) -> None:
+    async with single_statement(direct_engine) as connection:
+        driver = await driver_connection(connection)
+        assert not driver.is_in_transaction()
+        await driver.execute("INSERT INTO numbers VALUES (1)")
+
+    assert await _count(direct_engine) == 1
+
+
+async def test_the_pool_replaces_a_connection_that_the_server_closed(
+    direct_engine: AsyncEngine, url: str
+) -> None:
+    await _count(direct_engine)
+    await _run(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    await asyncio.sleep(0.2)
+
+    assert await _count(direct_engine) == 0
+
+
+async def test_a_constraint_is_named(engine: AsyncEngine) -> None:
+    with pytest.raises(ConstraintViolatedError) as caught:
+        async with transaction(engine) as connection:
+            await connection.execute(text("INSERT INTO numbers VALUES (1), (1)"))
+
+    assert caught.value.constraint == "numbers_pkey"
+
+
+async def test_a_constraint_is_named_on_the_drivers_connection_too(
+    direct_engine: AsyncEngine,
+) -> None:
+    with pytest.raises(ConstraintViolatedError) as caught:
+        async with single_statement(direct_engine) as connection:
+            driver = await driver_connection(connection)
+            await driver.execute("INSERT INTO numbers VALUES (1), (1)")
+
+    assert caught.value.constraint == "numbers_pkey"
+
+
+async def test_a_statement_that_takes_too_long_is_unavailable(direct_engine: AsyncEngine) -> None:
+    with pytest.raises(StorageUnavailableError):
+        async with single_statement(direct_engine) as connection:
+            await connection.execute(text("SELECT pg_sleep(5)"))
+
+
+async def test_a_full_pool_is_unavailable(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "POOL_TIMEOUT_S", 0.1)
+    engine = create_engine(url, size=1)
+    async with single_statement(engine):
+        with pytest.raises(StorageUnavailableError):
+            async with single_statement(engine):
+                pass
+    await engine.dispose()
+
+
+async def test_a_connection_lost_in_a_transaction_is_unavailable(
+    direct_engine: AsyncEngine, url: str
+) -> None:
+    with pytest.raises(StorageUnavailableError):
+        async with transaction(direct_engine) as connection:
+            pid = await connection.scalar(text("SELECT pg_backend_pid()"))
+            await _run(url, f"SELECT pg_terminate_backend({pid}, 1000)")
+            await connection.execute(text("INSERT INTO numbers VALUES (1)"))
+
+    assert await _count(direct_engine) == 0
+
+
+async def test_a_server_that_does_not_answer_is_unavailable(unused_tcp_port: int) -> None:
+    engine = create_engine(f"postgresql://u:hunter2@127.0.0.1:{unused_tcp_port}/x", size=1)
+    with pytest.raises(StorageUnavailableError) as caught:
+        async with transaction(engine):
+            pass
+    await engine.dispose()
+
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_wrong_statement_is_a_refusal_that_shows_no_sql(engine: AsyncEngine) -> None:
+    with pytest.raises(StorageError) as caught:
+        async with transaction(engine) as connection:
+            await connection.execute(text("SELECT secret FROM nowhere"))
+
+    assert not isinstance(caught.value, StorageUnavailableError)
+    assert "nowhere" not in str(caught.value)
+
+
+async def test_a_url_in_sqlalchemys_spelling_is_understood(url: str) -> None:
+    assert urlsplit(url).scheme == "postgresql"
+    engine = create_engine(url.replace("postgresql://", "postgresql+asyncpg://"), size=1)
+    assert await _count(engine) == 0
+    await engine.dispose()
+
+
+async def test_the_engine_shows_no_password(url: str) -> None:
+    engine = create_engine(url, size=1)
+    assert urlsplit(url).password
+    assert str(urlsplit(url).password) not in repr(engine) + str(engine.url)
+    await engine.dispose()
