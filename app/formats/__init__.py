@@ -1,0 +1,41 @@
+"""The formats: what the compiler can answer in, and what events can be imported from."""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from app.core.canonical import Json
+from app.core.compile.inputs import Format
+from app.formats import adk_files, anthropic, gemini, native, openai_chat
+from app.formats.violations import Validator
+
+
+class Converter(Protocol):
+    """Turns an imported item into native events."""
+
+    def __call__(self, item: Json, *, agent: str) -> list[dict[str, Json]]:
+        """Return the native events of one item, in order.
+
+        Raises:
+            InvalidEventError: the item has no shape that the format knows.
+        """
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    wire.name: wire
+    for wire in (gemini.GEMINI, openai_chat.OPENAI_CHAT, anthropic.ANTHROPIC, native.NATIVE)
+}
+
+CONVERTERS: Final[Mapping[str, Converter]] = {
+    "adk": adk_files.convert_item,
+    "native": adk_files.convert_item,
+    "gemini": gemini.convert_item,
+    "openai_chat": openai_chat.convert_item,
+    "anthropic": anthropic.convert_item,
+}
+
+VALIDATORS: Final[Mapping[str, Validator]] = {
+    "gemini": gemini.validate,
+    "openai_chat": openai_chat.validate,
+    "anthropic": anthropic.validate,
+    "native": native.validate,
+}
