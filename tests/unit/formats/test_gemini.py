@@ -562,10 +562,22 @@ def test_broken_rule_is_named(rule: str, path: str, request_: Json) -> None:
     assert (rule, path) in violations
 
 
-KEYS = (
-    "contents role parts text functionCall functionResponse name args inlineData mimeType data tools"
-    " functionDeclarations systemInstruction"
-).split()
+KEYS = [
+    "contents",
+    "role",
+    "parts",
+    "text",
+    "functionCall",
+    "functionResponse",
+    "name",
+    "args",
+    "inlineData",
+    "mimeType",
+    "data",
+    "tools",
+    "functionDeclarations",
+    "systemInstruction",
+]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
