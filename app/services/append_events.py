@@ -172,10 +172,9 @@ class AppendEvents:
         )
         step = AppendStep(connection, session, facts)
         seqs = self._resolve(step, fresh)
-        inserted = {(each.item, each.item_part) for each in fresh}
+        inserted = {id(each) for each in fresh}
         step.appended = [
-            _answer(each, known, seqs, is_inserted=(each.item, each.item_part) in inserted)
-            for each in prepared
+            _answer(each, known, seqs, is_inserted=id(each) in inserted) for each in prepared
         ]
         if step.rows:
             await self._log.append(connection, append.key, step.rows, facts)

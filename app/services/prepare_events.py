@@ -16,13 +16,14 @@ from uuid import UUID
 from app.core.canonical import Json, canonical_json
 from app.core.errors import InvalidEventError, TooLargeError
 from app.core.events import Event
-from app.core.json_text import RawItem, repeated_keys_note
+from app.core.json_text import RawItem, parse_json, parse_object, repeated_keys_note
 from app.core.session_state import TEMP_PREFIX, without_temp
 from app.core.tokens import part_tokens, text_size
 from app.formats.adk import ParsedEvent, parse_event
 from app.ports import TokenCounter
 
 NATIVE: Final = "native"
+ADK: Final = "adk"
 
 #: A format's way from one of its items to native events.
 ConvertItem: TypeAlias = Callable[..., list[dict[str, Json]]]
@@ -149,32 +150,63 @@ class EventPreparer:
             return raw
         return self._converters[source_format](raw, agent=author)[item_part]
 
+    def derive(self, raw: str, source_format: str, item_part: int) -> Event:
+        """Return a stored event from its text again, with tokens but without its place in the log.
+
+        For rows that an older version derived.
+        """
+        body = self.source_event(
+            raw=parse_json(raw), source_format=source_format, item_part=item_part, author=""
+        )
+        event = parse_event(body, allow_markers=True).event
+        tokens = tuple(part_tokens(part, self._tokens.count) for part in event.parts)
+        return replace(event, part_tokens=tokens)
+
     def _bodies(self, batch: SentBatch, notes: list[Note]) -> Iterator["_Body"]:
         for number, item in enumerate(batch.items):
             pointer = f"{batch.pointer}/{number}"
-            size_bytes = len(item.raw.encode(errors="surrogatepass"))
-            if size_bytes > self._limits.max_event_bytes:
-                raise TooLargeError(
-                    limit_name="max_event_bytes",
-                    limit=self._limits.max_event_bytes,
-                    pointer=pointer,
-                )
             if repeated := repeated_keys_note(item):
                 notes.append(Note(pointer, repeated))
             if item.has_huge_integer:
                 notes.append(Note(pointer, "an integer of thousands of digits is read as text"))
-            for part, value in enumerate(self._native(batch, item.value, pointer)):
-                yield _Body(number, part, pointer, item.raw, value)
+            for body in self._native(batch, number, item, pointer):
+                self._check_size(body)
+                yield body
 
-    def _native(self, batch: SentBatch, value: Json, pointer: str) -> list[Json]:
-        if batch.source_format == NATIVE:
-            return [value]
-        convert = self._converters[batch.source_format]
+    def _check_size(self, body: "_Body") -> None:
+        limit = self._limits.max_event_bytes
+        if len(body.raw) * 4 > limit and len(body.raw.encode(errors="surrogatepass")) > limit:
+            raise TooLargeError(limit_name="max_event_bytes", limit=limit, pointer=body.pointer)
+
+    def _native(
+        self, batch: SentBatch, number: int, item: RawItem, pointer: str
+    ) -> Iterator["_Body"]:
+        source_format = batch.source_format
+        if source_format == NATIVE:
+            yield _Body(number, 0, pointer, item.raw, NATIVE, item.value)
+            return
+        if source_format == ADK and isinstance(item.value, dict) and "events" in item.value:
+            # A whole session is one item: each event keeps its own text, not the session's.
+            yield from self._events_of_session(number, item, pointer)
+            return
         try:
-            return list(convert(value, agent=batch.agent))
+            bodies = self._converters[source_format](item.value, agent=batch.agent)
         except InvalidEventError as error:
             error.pointer = pointer + error.pointer
             raise
+        for part, value in enumerate(bodies):
+            if source_format == ADK:
+                raw = item.raw if value is item.value else canonical_json(value)
+                yield _Body(number, 0, pointer, raw, NATIVE, value)
+            else:
+                yield _Body(number, part, pointer, item.raw, source_format, value)
+
+    def _events_of_session(self, number: int, item: RawItem, pointer: str) -> Iterator["_Body"]:
+        events = parse_object(item.raw, kept=("events",))["events"]
+        if not isinstance(events, list):
+            raise InvalidEventError("must be a list", pointer=f"{pointer}/events")
+        for index, event in enumerate(events):
+            yield _Body(number, 0, f"{pointer}/events/{index}", event.raw, NATIVE, event.value)
 
     def _event(
         self, batch: SentBatch, body: "_Body", now: datetime, notes: list[Note]
@@ -193,7 +225,7 @@ class EventPreparer:
                 timestamp=parsed.event.timestamp if parsed.has_timestamp else now.timestamp(),
             ),
             raw=body.raw,
-            source_format=batch.source_format,
+            source_format=body.source_format,
             item=body.item,
             item_part=body.item_part,
             pointer=body.pointer,
@@ -226,9 +258,11 @@ class EventPreparer:
 @dataclass(frozen=True, slots=True)
 class _Body:
     item: int
+    #: Number among the events of the item, as reading back counts them.
     item_part: int
     pointer: str
     raw: str
+    source_format: str
     value: Json
 
 

@@ -1,0 +1,168 @@
+"""Request bodies: read with a limit, decoded, and parsed strictly into a request model.
+
+The limit is on the decoded size and is checked while decoding, so a small body cannot become a
+large one in memory.
+"""
+
+import hashlib
+import io
+import zlib
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import zstandard
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+
+from app.api.errors import UnsupportedMediaTypeError
+from app.core.errors import MalformedBodyError, TooLargeError
+from app.core.json_text import RawItem, parse_object
+
+M = TypeVar("M", bound=BaseModel)
+
+LIMIT_NAME: Final = "max_batch_bytes"
+#: Frames of our own clients need far less; a frame may ask for gigabytes.
+MAX_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024
+JSON_TYPE: Final = "application/json"
+#: Where the schema of a request model is kept for the OpenAPI document.
+REQUEST_MODELS: Final[dict[str, type[BaseModel]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class JsonBody(Generic[M]):
+    """A parsed request body."""
+
+    model: M
+    #: Elements of the lists whose text is kept, by member.
+    items: dict[str, list[RawItem]]
+    #: SHA-256 of the decoded body, for idempotency keys.
+    digest: bytes
+
+
+def json_body(
+    model: type[M], *, kept: Collection[str] = (), is_optional: bool = False
+) -> Callable[[Request], Awaitable[JsonBody[M]]]:
+    """Return the dependency that reads a body of this model.
+
+    Args:
+        model: what the body must be.
+        kept: members that are lists whose elements' text is kept.
+        is_optional: no body at all counts as an empty object.
+    """
+    REQUEST_MODELS[model.__name__] = model
+
+    async def read(request: Request) -> JsonBody[M]:
+        data = await read_body(request, limit=request.app.state.limits.max_batch_bytes)
+        if not data and is_optional:
+            data = b"{}"
+        elif not _is_json(request.headers.get("content-type", "")):
+            raise UnsupportedMediaTypeError(f"the body must be {JSON_TYPE}")
+        members = parse_object(_text(data), kept=kept)
+        items = {name: members[name] for name in kept if isinstance(members.get(name), list)}
+        values = {
+            name: [item.value for item in value] if name in items else value
+            for name, value in members.items()
+        }
+        try:
+            parsed = model.model_validate(values)
+        except ValidationError as error:
+            raise _as_request_error(error) from None
+        return JsonBody(parsed, items, hashlib.sha256(data).digest())
+
+    return read
+
+
+def request_body(model: type[BaseModel], *, is_required: bool = True) -> dict[str, Any]:
+    """Return what OpenAPI says of a body that a dependency reads."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    content = {JSON_TYPE: {"schema": schema}}
+    return {"requestBody": {"required": is_required, "content": content}}
+
+
+async def read_body(request: Request, *, limit: int) -> bytes:
+    """Return the decoded body.
+
+    Raises:
+        TooLargeError: it has more bytes than the limit, before or after decoding.
+        UnsupportedMediaTypeError: its encoding is not supported.
+        MalformedBodyError: it is not what its encoding says.
+    """
+    encoding = request.headers.get("content-encoding", "identity").strip().lower() or "identity"
+    if encoding not in DECODERS:
+        raise UnsupportedMediaTypeError(f"content encoding {encoding!r} is not supported")
+    chunks: list[bytes] = []
+    size_bytes = 0
+    try:
+        async for chunk in request.stream():
+            size_bytes += len(chunk)
+            if size_bytes > limit:
+                raise TooLargeError(limit_name=LIMIT_NAME, limit=limit)
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise MalformedBodyError("the body ended early") from None
+    data = DECODERS[encoding](b"".join(chunks), limit + 1)
+    if len(data) > limit:
+        raise TooLargeError(limit_name=LIMIT_NAME, limit=limit)
+    return data
+
+
+def _identity(data: bytes, most: int) -> bytes:
+    del most
+    return data
+
+
+def _gunzip(data: bytes, most: int) -> bytes:
+    decoded = bytearray()
+    try:
+        while data and len(decoded) < most:
+            decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            decoded += decoder.decompress(data, most - len(decoded))
+            if not decoder.eof and len(decoded) < most:
+                raise MalformedBodyError("the gzip body ends early")
+            # A gzip body may hold several members, one after another.
+            data = decoder.unused_data
+    except zlib.error:
+        raise MalformedBodyError("the body is not gzip") from None
+    return bytes(decoded)
+
+
+def _unzstd(data: bytes, most: int) -> bytes:
+    decoder = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
+    try:
+        with decoder.stream_reader(io.BytesIO(data), read_across_frames=True) as reader:
+            return reader.read(most)
+    except zstandard.ZstdError:
+        raise MalformedBodyError("the body is not zstd") from None
+
+
+#: Each returns at most so many bytes.
+DECODERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
+    "identity": _identity,
+    "gzip": _gunzip,
+    "x-gzip": _gunzip,
+    "zstd": _unzstd,
+}
+
+
+def _is_json(content_type: str) -> bool:
+    media_type = content_type.partition(";")[0].strip().lower()
+    is_named = media_type == JSON_TYPE or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )
+    return is_named or not media_type
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        detail = f"not valid UTF-8 at byte {error.start}"
+        raise MalformedBodyError(detail) from None
+
+
+def _as_request_error(error: ValidationError) -> RequestValidationError:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return RequestValidationError([{**item, "loc": ("body", *item["loc"])} for item in found])

@@ -1,0 +1,57 @@
+"""Kinds of fields that requests share."""
+
+import json
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from fastapi import Path
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from app.core.canonical import Json, canonical_json, clean_text, is_clean
+from app.core.ranges import FOREVER
+
+#: Fits a Postgres bigint with room to count on.
+MAX_SEQ: Final = FOREVER - 1
+MAX_PAGE: Final = 1000
+SESSION_ID_PATTERN: Final = r"^[A-Za-z0-9._:@~-]{1,128}$"
+
+
+def _without_unemittable(text: str) -> str:
+    if clean_text(text) != text:
+        raise ValueError("must not hold NUL characters or lone surrogates")
+    return text
+
+
+def cleaned(value: Json) -> Json:
+    """Return a value that Postgres can store as JSON: the value itself, or cleaned."""
+    cleaned_value: Json = value if is_clean(value) else json.loads(canonical_json(value))
+    return cleaned_value
+
+
+class RequestModel(BaseModel):
+    """A request body: no conversions, no unknown members."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class QueryModel(BaseModel):
+    """Query parameters: text is converted, unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+#: A name that is compared and indexed.
+Word: TypeAlias = Annotated[
+    str, StringConstraints(min_length=1, max_length=512), AfterValidator(_without_unemittable)
+]
+#: A branch or a scope; the empty branch is the root.
+BranchPath: TypeAlias = Annotated[
+    str, StringConstraints(max_length=1024), AfterValidator(_without_unemittable)
+]
+Seq: TypeAlias = Annotated[int, Field(ge=1, le=MAX_SEQ)]
+Position: TypeAlias = Annotated[int, Field(ge=0, le=MAX_SEQ)]
+Order: TypeAlias = Literal["asc", "desc"]
+SessionIdText: TypeAlias = Annotated[str, StringConstraints(pattern=SESSION_ID_PATTERN)]
+JsonObject: TypeAlias = dict[str, Any]
+
+SessionId: TypeAlias = Annotated[str, Path(alias="sid", pattern=SESSION_ID_PATTERN)]
+SeqInPath: TypeAlias = Annotated[int, Path(ge=1, le=MAX_SEQ)]
