@@ -40,6 +40,7 @@ from app.formats.fields import Fields, Shape, camel, json_array, json_object, re
 from app.formats.gemini_rules import (
     MAX_NAME_LENGTH,
     NAME,
+    is_part,
     takes_mime_type,
     takes_uri,
     validate,
@@ -282,7 +283,7 @@ def _is_ours(part: Text) -> bool:
 
 
 def _is_verbatim(part: Opaque) -> bool:
-    return part.provider == _PROVIDER and part.raw.startswith("{")
+    return part.provider == _PROVIDER and is_part(json.loads(part.raw))
 
 
 def _is_taken(part: InlineData | FileData) -> bool:

@@ -45,6 +45,12 @@ _KIND_BY_KEY: Final[Mapping[str, str]] = {
 }
 
 
+def is_part(value: Json) -> bool:
+    """Tell whether a value is a part of exactly one kind."""
+    fields = value if isinstance(value, dict) else {}
+    return len(_present(fields)) == 1
+
+
 def takes_mime_type(mime_type: str) -> bool:
     """Tell whether media of this type is accepted."""
     return bool(_MEDIA.fullmatch(mime_type.partition(";")[0].strip()))
@@ -124,12 +130,16 @@ def _parts(parts: list[Json], path: str) -> Iterator[_Part]:
     for index, part in enumerate(parts):
         at = f"{path}/parts/{index}"
         fields = part if isinstance(part, dict) else {}
-        present = [key for key in fields if key in _KIND_BY_KEY and fields[key] is not None]
+        present = _present(fields)
         if len(present) == 1:
             yield _Part(at, _KIND_BY_KEY[present[0]], fields[present[0]], fields)
         else:
             kind = "merged" if present else "none"
             yield _Part(at, kind, None, fields)
+
+
+def _present(fields: JsonObject) -> list[str]:
+    return [key for key in fields if key in _KIND_BY_KEY and fields[key] is not None]
 
 
 def _turn(turn: _Turn, content: JsonObject) -> Violations:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn, cast
 
-from app.core.canonical import Json, canonical_json, clean_text, is_clean, json_string
+from app.core.canonical import Json, canonical_json, is_clean, json_string
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -331,14 +331,11 @@ def _opaque(outer: Fields, key: str) -> Part:
 def _opaque_raw(fields: Fields) -> str:
     """Return the block's own JSON text: as sent when it came as text that can be emitted."""
     value = fields.value("raw")
-    if not isinstance(value, str):
-        return fields.canonical("raw", value)
-    block = parse_strict_json(clean_text(value))
-    if block is None:
-        raise fields.wrong("raw", "must be the JSON text of the block")
-    if clean_text(value) is value and is_clean(block):
-        return value.strip()
-    return fields.canonical("raw", block)
+    text = fields.text("raw") if isinstance(value, str) else None
+    block = value if text is None else parse_strict_json(text)
+    if not isinstance(block, dict):
+        raise fields.wrong("raw", "must be the block: an object, or its JSON text")
+    return text.strip() if text is not None and is_clean(block) else fields.canonical("raw", block)
 
 
 def _server_tool(fields: Fields, key: str) -> Part:

@@ -281,6 +281,12 @@ def test_block_of_another_provider_is_its_text_twin() -> None:
     assert not GEMINI.says(Opaque(provider="anthropic", type="x", raw="{}"), "user")
 
 
+def test_block_of_ours_that_is_no_part_is_its_text_twin() -> None:
+    block = Opaque(provider="gemini", type="x", raw='{"a":1}', text="so")
+    assert rendered(block) == {"text": "so"}
+    assert rendered(Opaque(provider="gemini", type="x", raw='{"text":"a"}')) == {"text": "a"}
+
+
 @pytest.mark.parametrize(
     ("response", "expected"),
     [

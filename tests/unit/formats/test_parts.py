@@ -131,6 +131,9 @@ def test_part_without_kind_is_empty_text() -> None:
         ({"opaque": {"provider": "x", "raw": {}}}, "/p/opaque/type"),
         ({"opaque": {"type": "x", "raw": {}}}, "/p/opaque/provider"),
         ({"opaque": {"provider": "x", "type": "y", "raw": "{"}}, "/p/opaque/raw"),
+        ({"opaque": {"provider": "x", "type": "y", "raw": "[]"}}, "/p/opaque/raw"),
+        ({"opaque": {"provider": "x", "type": "y", "raw": [1]}}, "/p/opaque/raw"),
+        ({"opaque": {"provider": "x", "type": "y"}}, "/p/opaque/raw"),
         ({"text": "a", "functionCall": {}, "function_call": {}}, "/p/function_call"),
     ],
 )
