@@ -438,6 +438,8 @@ def _media_fragment(part: InlineData | FileData) -> str | None:
     """Return the block that carries the media, or None."""
     if isinstance(part, FileData):
         return _linked_fragment(part)
+    if not part.data:
+        return None
     mime_type = part.mime_type.lower().partition(";")[0].strip()
     if mime_type in IMAGE_TYPES:
         return f'{{"type":"image","source":{_base64_source(mime_type, part.data)}}}'

@@ -471,6 +471,8 @@ def _media_fragment(part: InlineData | FileData) -> str | None:
     """Return the part of a user message that carries the media, or None."""
     if isinstance(part, FileData):
         return _linked_fragment(part)
+    if not part.data:
+        return None
     mime_type = part.mime_type.lower().partition(";")[0].strip()
     if mime_type in IMAGE_TYPES:
         return _image_fragment(f"data:{mime_type};base64,{part.data}")
