@@ -5,6 +5,7 @@ the exit code. Exit codes: 0 done, 1 failed, 2 wrong usage or settings.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -19,6 +20,7 @@ COMMANDS: Final = {
     "serve": "run the HTTP service",
     "migrate": "bring the database's schema to the newest revision",
     "config": "check the settings",
+    "compile": "compile a session from a file, offline",
 }
 
 
@@ -50,7 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is None:
         parser.error("the command comes first")
     try:
-        return command.run(arguments)
+        exit_code = command.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever was reading has seen enough; the interpreter must not try to write the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2
@@ -59,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    return exit_code
 
 
 if __name__ == "__main__":
