@@ -28,13 +28,21 @@ class Fields:
 
     __slots__ = ("_spellings", "_values", "notes", "pointer", "unknown")
 
-    def __init__(self, pointer: str, notes: Notes) -> None:
+    def __init__(
+        self,
+        pointer: str,
+        notes: Notes,
+        *,
+        values: dict[str, Json],
+        spellings: dict[str, str],
+        unknown: list[str],
+    ) -> None:
         self.pointer = pointer
         self.notes = notes
         #: Keys that the shape does not know, as sent.
-        self.unknown: list[str] = []
-        self._values: dict[str, Json] = {}
-        self._spellings: dict[str, str] = {}
+        self.unknown = unknown
+        self._values = values
+        self._spellings = spellings
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -134,14 +142,21 @@ class Shape:
         """Open an object; keys that it does not know are in ``unknown``."""
         if not isinstance(value, dict):
             raise InvalidEventError(f"{self._kind} must be an object", pointer=pointer)
-        fields = Fields(pointer, notes)
+        values: dict[str, Json] = {}
+        spellings: dict[str, str] = {}
+        unknown: list[str] = []
         for spelling, item in value.items():
             key = self._keys.get(spelling)
             if key is None:
-                fields.unknown.append(spelling)
+                unknown.append(spelling)
             elif item is not None:
-                _add(fields, key, spelling, item)
-        return fields
+                if key in values:
+                    at = pointer_to(pointer, spelling)
+                    raise InvalidEventError("given in two spellings", pointer=at)
+                values[key] = item
+                if spelling != key:
+                    spellings[key] = spelling
+        return Fields(pointer, notes, values=values, spellings=spellings, unknown=unknown)
 
     def read_strictly(self, value: Json, pointer: str, notes: Notes) -> Fields:
         """Open an object that may hold nothing else."""
@@ -151,17 +166,6 @@ class Shape:
                 f"unknown key in {self._kind}", pointer=pointer_to(pointer, fields.unknown[0])
             )
         return fields
-
-
-def _add(fields: Fields, key: str, spelling: str, item: Json) -> None:
-    # Fields and Shape are two halves of one reader; only here is a Fields ever filled.
-    if key in fields._values:  # noqa: SLF001
-        raise InvalidEventError(
-            "given in two spellings", pointer=pointer_to(fields.pointer, spelling)
-        )
-    fields._values[key] = item  # noqa: SLF001
-    if spelling != key:
-        fields._spellings[key] = spelling  # noqa: SLF001
 
 
 def camel(key: str) -> str:
@@ -203,11 +207,18 @@ def refuse_deep(value: Json, pointer: str = "") -> None:
 
 def is_deep(value: Json) -> bool:
     """Tell whether a value is nested deeper than :data:`MAX_DEPTH`."""
-    level: list[Json] = [value] if isinstance(value, dict | list) else []
+    # Every event that is read comes through here: level by level, and only what holds anything.
+    level: list[list[Json] | dict[str, Json]]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH + 1):
         if not level:
             return False
-        level = [child for item in level for _, child in _containers(item)]
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, (dict, list))
+        ]
     return bool(level)
 
 
