@@ -32,6 +32,14 @@ REQUEST_MODELS: Final[dict[str, type[BaseModel]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """How large a body may be."""
+
+    #: Decoded.
+    max_batch_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class JsonBody(Generic[M]):
     """A parsed request body."""
 

@@ -59,14 +59,6 @@ class UnsupportedMediaTypeError(errors.InvalidInputError):
     code = "unsupported_media_type"
 
 
-class NotModified(Exception):  # noqa: N818  It is an answer, not an error.
-    """The caller has the newest version."""
-
-    def __init__(self, etag: str) -> None:
-        super().__init__(etag)
-        self.etag = etag
-
-
 def status_of(error: errors.FoldlineError) -> int:
     """Return the status of an error."""
     if isinstance(error, UnsupportedMediaTypeError):
@@ -143,7 +135,6 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(errors.FoldlineError, _on_foldline_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(NotModified, _on_not_modified)
 
 
 async def _on_foldline_error(request: Request, error: Exception) -> Response:
@@ -182,9 +173,3 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         detail=str(error.detail),
         headers=error.headers,
     )
-
-
-async def _on_not_modified(request: Request, error: Exception) -> Response:
-    del request
-    assert isinstance(error, NotModified)
-    return Response(status_code=304, headers={"ETag": error.etag})

@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "serve": "run the HTTP service",
     "migrate": "bring the database's schema to the newest revision",
     "config": "check the settings",
+    "keys": "make keys for callers",
     "compile": "compile a session from a file, offline",
 }
 

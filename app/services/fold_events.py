@@ -135,11 +135,9 @@ class FoldEvents:
             return view
         raise EventNotFoundError(f"there is no compaction at seq {seq}")
 
-    async def page(
-        self, key: SessionKey, *, after_seq: int, before_seq: int | None, limit: int
-    ) -> Sequence[FoldView]:
+    async def page(self, key: SessionKey, *, after_seq: int, limit: int) -> Sequence[FoldView]:
         """Return folds oldest first, at most ``limit``."""
-        return await self._views(key, after_seq=after_seq, before_seq=before_seq, limit=limit)
+        return await self._views(key, after_seq=after_seq, limit=limit)
 
     async def undo(
         self, key: SessionKey, seq: int, *, idempotent: IdempotentRequest | None = None
@@ -184,7 +182,6 @@ class FoldEvents:
         *,
         only: int | None = None,
         after_seq: int = 0,
-        before_seq: int | None = None,
         limit: int = 1,
     ) -> list[FoldView]:
         views: list[FoldView] = []
@@ -196,7 +193,6 @@ class FoldEvents:
                 for seq, marker in markers
                 if isinstance(marker, Fold)
                 and (seq == only if only is not None else seq > after_seq)
-                and (before_seq is None or seq < before_seq)
             ]
             context = _Context(markers)
             for seq, fold in folds[:limit]:

@@ -1,0 +1,130 @@
+"""What routes may ask for: the caller, the session's key, conditions, idempotency, the services."""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Final, TypeAlias
+
+from fastapi import Depends, Header, Request
+
+from app.api.schemas.fields import MAX_SEQ, SessionId
+from app.core.canonical import clean_text
+from app.core.errors import ForbiddenError, InvalidInputError
+from app.core.ids import session_uid
+from app.ports import Principal, SessionKey
+from app.services.bundle import Services
+from app.services.idempotency import IdempotentRequest
+
+_ETAG: Final = re.compile(r'(?:W/)?"(\d{1,19})"')
+MAX_IDEMPOTENCY_KEY_CHARACTERS: Final = 255
+
+
+def services(request: Request) -> Services:
+    """Return the services of the application."""
+    bundle: Services = request.app.state.services
+    return bundle
+
+
+ServicesHere: TypeAlias = Annotated[Services, Depends(services)]
+
+
+async def principal(
+    bundle: ServicesHere, authorization: Annotated[str | None, Header()] = None
+) -> Principal:
+    """Return who is asking."""
+    scheme, _, key = (authorization or "").partition(" ")
+    return await bundle.authenticate(key.strip() if scheme.lower() == "bearer" else None)
+
+
+Caller: TypeAlias = Annotated[Principal, Depends(principal)]
+
+
+def requires(*scopes: str) -> Callable[[Principal], Awaitable[None]]:
+    """Return the dependency that lets only keys with one of these scopes pass."""
+
+    async def check(caller: Caller) -> None:
+        check_scope(caller, *scopes)
+
+    return check
+
+
+def check_scope(caller: Principal, *scopes: str) -> None:
+    """Refuse a key that has none of these scopes.
+
+    Raises:
+        ForbiddenError: naming the first.
+    """
+    if not caller.scopes.intersection(scopes):
+        raise ForbiddenError(scope=scopes[0])
+
+
+def key_of(caller: Principal, session_id: str) -> SessionKey:
+    """Return a session's key: of the caller's tenant, always."""
+    uid = session_uid(caller.tenant_id, session_id)
+    return SessionKey(caller.tenant_id, session_id, uid)
+
+
+def session_key(caller: Caller, sid: SessionId) -> SessionKey:
+    """Return the key of the session in the path."""
+    return key_of(caller, sid)
+
+
+SessionHere: TypeAlias = Annotated[SessionKey, Depends(session_key)]
+
+
+def if_match(value: Annotated[str | None, Header(alias="If-Match")] = None) -> int | None:
+    """Return the head that the writer believes in."""
+    if value is None or value.strip() == "*":
+        return None
+    match = _ETAG.fullmatch(value.strip())
+    if match is None or int(match[1]) > MAX_SEQ:
+        detail = 'If-Match must be an ETag of this API, as in "12"'
+        raise InvalidInputError(detail, pointer="/header/If-Match")
+    return int(match[1])
+
+
+IfMatch: TypeAlias = Annotated[int | None, Depends(if_match)]
+
+
+def expected(in_body: int | None, in_header: int | None) -> int | None:
+    """Return the expectation of a request, which may stand in either place."""
+    if in_body is not None and in_header is not None and in_body != in_header:
+        raise InvalidInputError("expected_seq and If-Match differ", pointer="/expected_seq")
+    return in_header if in_body is None else in_body
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyHeader:
+    """The idempotency key of a request, if it has one."""
+
+    tenant_id: str
+    route: str
+    idempotency_key: str | None
+
+    def of(self, digest: bytes) -> IdempotentRequest | None:
+        """Return the request as the services know it."""
+        if self.idempotency_key is None:
+            return None
+        return IdempotentRequest(
+            tenant_id=self.tenant_id,
+            route=self.route,
+            idempotency_key=self.idempotency_key,
+            request_hash=digest,
+        )
+
+
+def idempotency(
+    request: Request,
+    caller: Caller,
+    key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
+) -> IdempotencyHeader:
+    """Return the idempotency key."""
+    if key is not None:
+        is_usable = 0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARACTERS and clean_text(key) == key
+        if not is_usable:
+            detail = f"Idempotency-Key must have 1 to {MAX_IDEMPOTENCY_KEY_CHARACTERS} characters"
+            raise InvalidInputError(detail, pointer="/header/Idempotency-Key")
+    return IdempotencyHeader(caller.tenant_id, f"{request.method} {request.url.path}", key)
+
+
+Idempotency: TypeAlias = Annotated[IdempotencyHeader, Depends(idempotency)]

@@ -1,0 +1,132 @@
+"""Folds: the caller's summaries, what exists, undo and activation."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from app.api.answers import json_answer, text_answer
+from app.api.bodies import JsonBody, json_body, request_body
+from app.api.cursors import make_cursor, read_cursor
+from app.api.dependencies import (
+    Idempotency,
+    IfMatch,
+    ServicesHere,
+    SessionHere,
+    expected,
+    requires,
+)
+from app.api.schemas.compactions import (
+    CompactionAnswer,
+    CompactionsPage,
+    CompactionsQuery,
+    SummaryRequest,
+    compaction_answer,
+)
+from app.api.schemas.events import EventAnswer, event_text
+from app.api.schemas.fields import SeqInPath
+from app.core.canonical import Json
+from app.core.errors import InvalidInputError
+from app.ports import SessionKey
+from app.services.append_events import AppendResult
+from app.services.bundle import Services
+
+router: Final = APIRouter()
+
+CAN_READ: Final = [Depends(requires("events:read"))]
+CAN_WRITE: Final = [Depends(requires("events:write"))]
+
+SummaryBody = Annotated[JsonBody[SummaryRequest], Depends(json_body(SummaryRequest))]
+
+
+@router.post(
+    "/v1/sessions/{sid}/summaries",
+    dependencies=CAN_WRITE,
+    status_code=201,
+    response_model=CompactionAnswer,
+    openapi_extra=request_body(SummaryRequest),
+)
+async def append_summary(
+    bundle: ServicesHere,
+    key: SessionHere,
+    body: SummaryBody,
+    header: Idempotency,
+    head_in_header: IfMatch,
+) -> Response:
+    """Fold a part of the log into a summary of the caller's own."""
+    expected_seq = expected(body.model.expected_seq, head_in_header)
+    summary = body.model.to_domain(key, expected_seq, header.of(body.digest))
+    view, result = await bundle.fold_events.append_summary(summary)
+    return json_answer(
+        compaction_answer(view),
+        status=201,
+        head_seq=result.head_seq,
+        is_replayed=result.is_replayed,
+    )
+
+
+@router.get("/v1/sessions/{sid}/compactions", dependencies=CAN_READ, response_model=CompactionsPage)
+async def list_compactions(
+    bundle: ServicesHere, key: SessionHere, query: Annotated[CompactionsQuery, Query()]
+) -> Response:
+    """List the folds of a session, oldest first, whatever became of them."""
+    binding: dict[str, Any] = {"list": "compactions"}
+    after_seq = 0
+    if query.after is not None:
+        after_seq = _seq_of(read_cursor(query.after, binding, pointer="/query/after"))
+    views = await bundle.fold_events.page(key, after_seq=after_seq, limit=query.limit + 1)
+    page = views[: query.limit]
+    has_more = len(views) > query.limit
+    cursor = make_cursor([page[-1].seq], binding) if has_more else None
+    data: list[Json] = [compaction_answer(view) for view in page]
+    return json_answer({"data": data, "next": cursor, "has_more": has_more})
+
+
+def _seq_of(position: list[Any]) -> int:
+    if len(position) != 1 or not isinstance(position[0], int):
+        raise InvalidInputError("not a cursor", pointer="/query/after")
+    return position[0]
+
+
+@router.get(
+    "/v1/sessions/{sid}/compactions/{seq}",
+    dependencies=CAN_READ,
+    response_model=CompactionAnswer,
+)
+async def get_compaction(bundle: ServicesHere, key: SessionHere, seq: SeqInPath) -> Response:
+    """Return one fold."""
+    return json_answer(compaction_answer(await bundle.fold_events.one(key, seq)))
+
+
+@router.post(
+    "/v1/sessions/{sid}/compactions/{seq}/activate",
+    dependencies=CAN_WRITE,
+    status_code=201,
+    response_model=EventAnswer,
+)
+async def activate_compaction(
+    bundle: ServicesHere, key: SessionHere, seq: SeqInPath, header: Idempotency
+) -> Response:
+    """Use a staged fold from now on."""
+    result = await bundle.fold_events.activate(key, seq, idempotent=header.of(b""))
+    return await _marker_answer(bundle, key, result)
+
+
+@router.post(
+    "/v1/sessions/{sid}/compactions/{seq}/undo",
+    dependencies=CAN_WRITE,
+    status_code=201,
+    response_model=EventAnswer,
+)
+async def undo_compaction(
+    bundle: ServicesHere, key: SessionHere, seq: SeqInPath, header: Idempotency
+) -> Response:
+    """Take the effect of a fold back, or that of another marker."""
+    result = await bundle.fold_events.undo(key, seq, idempotent=header.of(b""))
+    return await _marker_answer(bundle, key, result)
+
+
+async def _marker_answer(bundle: Services, key: SessionKey, result: AppendResult) -> Response:
+    view = await bundle.read_events.one(key, result.appended[0].seq or 0)
+    return text_answer(
+        event_text(view), status=201, head_seq=result.head_seq, is_replayed=result.is_replayed
+    )

@@ -1,0 +1,161 @@
+"""Summaries and compactions on the wire."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from app.api.schemas.fields import (
+    MAX_PAGE,
+    BranchPath,
+    Position,
+    QueryModel,
+    RequestModel,
+    Seq,
+    Word,
+)
+from app.core.contents import Part, Text
+from app.formats.adk import parse_content, part_to_native
+from app.ports import SessionKey
+from app.services.fold_events import CallersSummary, FoldView, SectionView
+from app.services.idempotency import IdempotentRequest
+
+#: More than this is no summary of a part of a session any more.
+MAX_SEQS = 10_000
+MAX_LEVEL = 100
+
+FoldStatusText = Literal["staged", "active", "superseded", "rewound", "undone"]
+
+
+class Span(RequestModel):
+    """A closed span of the log."""
+
+    from_seq: Seq
+    to_seq: Seq
+
+
+class SummaryRequest(RequestModel):
+    """A summary that the caller made, of one lane."""
+
+    covers: Span | None = None
+    seqs: Annotated[list[Seq], Field(min_length=1, max_length=MAX_SEQS)] | None = None
+    content: str | dict[str, Any]
+    level: Annotated[int, Field(ge=1, le=MAX_LEVEL)] = 1
+    branch: BranchPath = ""
+    isolation_scope: Word | None = None
+    activation: Literal["immediate", "staged"] = "immediate"
+    expected_seq: Position | None = None
+
+    @model_validator(mode="after")
+    def _names_what_it_covers(self) -> Self:
+        if (self.covers is None) == (self.seqs is None):
+            raise ValueError("one of covers and seqs is needed")
+        if self.covers is not None and self.covers.from_seq > self.covers.to_seq:
+            raise ValueError("covers: from_seq is above to_seq")
+        return self
+
+    def to_domain(
+        self, key: SessionKey, expected_seq: int | None, idempotent: IdempotentRequest | None
+    ) -> CallersSummary:
+        """Return the summary."""
+        seqs = self.seqs or []
+        span = (min(seqs), max(seqs)) if seqs else (0, 0)
+        if self.covers is not None:
+            span = (self.covers.from_seq, self.covers.to_seq)
+        return CallersSummary(
+            key=key,
+            from_seq=span[0],
+            to_seq=span[1],
+            seqs=self.seqs,
+            parts=self._parts(),
+            level=self.level,
+            branch=self.branch,
+            isolation_scope=self.isolation_scope,
+            is_staged=self.activation == "staged",
+            expected_seq=expected_seq,
+            idempotent=idempotent,
+        )
+
+    def _parts(self) -> tuple[Part, ...]:
+        if isinstance(self.content, str):
+            return (Text(text=self.content),)
+        return parse_content(self.content, "/content", []).parts
+
+
+class CompactionsQuery(QueryModel):
+    """Which compactions to list."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
+    after: str | None = None
+
+
+class LaneAnswer(BaseModel):
+    """A lane."""
+
+    isolation_scope: str | None
+    branch: str
+
+
+class SectionAnswer(BaseModel):
+    """What a fold says of one lane."""
+
+    lane: LaneAnswer
+    covers: list[tuple[int, int]]
+    content: dict[str, Any]
+    tokens: int
+    status: FoldStatusText
+
+
+class CompactionAnswer(BaseModel):
+    """A fold."""
+
+    seq: int
+    id: str
+    covers: list[tuple[int, int]]
+    holes: list[tuple[int, int]]
+    level: int
+    children: list[int]
+    tokens_before: int
+    tokens_after: int
+    status: FoldStatusText
+    sections: list[SectionAnswer]
+
+
+class CompactionsPage(BaseModel):
+    """A page of folds."""
+
+    data: list[CompactionAnswer]
+    next: str | None
+    has_more: bool
+
+
+def compaction_answer(view: FoldView) -> dict[str, Any]:
+    """Return a fold as it is answered."""
+    return {
+        "seq": view.seq,
+        "id": view.id,
+        "covers": [list(pair) for pair in view.covers],
+        "holes": [list(pair) for pair in view.holes],
+        "level": view.fold.level,
+        "children": list(view.children),
+        "tokens_before": view.tokens_before,
+        "tokens_after": view.tokens_after,
+        "status": view.status,
+        "sections": [_section(section) for section in view.sections],
+    }
+
+
+def _section(view: SectionView) -> dict[str, Any]:
+    section = view.section
+    return {
+        "lane": {
+            "isolation_scope": section.lane.isolation_scope,
+            "branch": section.lane.branch,
+        },
+        "covers": [list(pair) for pair in section.covers],
+        "content": {
+            "role": section.role,
+            "parts": [part_to_native(part) for part in section.parts],
+        },
+        "tokens": section.tokens,
+        "status": view.status,
+    }

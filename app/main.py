@@ -1,0 +1,51 @@
+"""create_app(): assembles the HTTP application, nothing else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from fastapi import FastAPI
+
+from app import __version__
+from app.api.bodies import BodyLimits
+from app.api.errors import add_error_handlers
+from app.api.middleware import Compression, RequestContext
+from app.api.openapi import use_own_document
+from app.api.routes import compactions, events, health, sessions
+from app.settings import Settings
+from app.wiring import build
+
+ROUTERS: Final = (health.router, sessions.router, events.router, compactions.router)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Return the application. Its services live as long as its lifespan.
+
+    Args:
+        settings: with the URL of a migrated database.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with build(settings) as services:
+            app.state.services = services
+            yield
+
+    app = FastAPI(
+        title="Foldline",
+        version=__version__,
+        description="A context compiler for LLM agents.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.draining = False
+    app.state.limits = BodyLimits(max_batch_bytes=settings.max_batch_bytes)
+    use_own_document(app)
+    add_error_handlers(app)
+    # The last one added is the outermost.
+    app.add_middleware(Compression)
+    app.add_middleware(RequestContext)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app

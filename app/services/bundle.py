@@ -1,0 +1,31 @@
+"""The services that the edges use, as one value."""
+
+from dataclasses import dataclass
+
+from app.services.app_policies import ManageApps
+from app.services.append_events import AppendEvents
+from app.services.authenticate import Authenticate, CreateKey
+from app.services.check_health import CheckHealth
+from app.services.fold_events import FoldEvents
+from app.services.pin_events import PinEvents
+from app.services.read_events import ReadEvents
+from app.services.resume_invocation import ResumeInvocation
+from app.services.rewind_session import RewindSession
+from app.services.sessions import ManageSessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Built once by the composition root."""
+
+    authenticate: Authenticate
+    create_key: CreateKey
+    check_health: CheckHealth
+    sessions: ManageSessions
+    apps: ManageApps
+    append_events: AppendEvents
+    read_events: ReadEvents
+    resume_invocation: ResumeInvocation
+    rewind_session: RewindSession
+    pin_events: PinEvents
+    fold_events: FoldEvents
