@@ -1,0 +1,527 @@
+"""Rows to domain values and back.
+
+An event's row keeps three JSON texts besides its columns, as arrays by position:
+
+    derived    what follows from the event alone: role, parts, their tokens, ids
+    resolved   what was decided against earlier events: place, owners
+    marker     the seqs that a marker means
+
+Trailing fields that have their usual value are left out, so a field is only ever added at the end.
+``derived`` carries the version of what makes it: an older row is derived again from its raw text
+when it is read. ``resolved`` and ``marker`` are never decided again; ``schema_version`` is of their
+shape.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from app.core.canonical import Json, canonical_json
+from app.core.contents import (
+    CodeExecutionResult,
+    ExecutableCode,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Opaque,
+    Part,
+    PartBase,
+    Text,
+)
+from app.core.events import (
+    Activation,
+    Event,
+    Fold,
+    Marker,
+    Owner,
+    Pin,
+    Place,
+    PolicyChange,
+    Rewind,
+    Section,
+    Undo,
+    Unpin,
+)
+from app.core.index import Index, ShownSection
+from app.core.lanes import Lane
+from app.core.ranges import FOREVER, Ranges
+from app.core.resolve import ReplyFacts
+from app.storage.database import Row
+
+#: Raise it with every change in how an event is derived from its raw text.
+DERIVED_VERSION: Final = 1
+#: Of ``resolved`` and ``marker``.
+SCHEMA_VERSION: Final = 1
+
+#: Derives an event from its raw text, source format and number within its item, tokens included.
+Derive: TypeAlias = Callable[[str, str, int], Event]
+#: A JSON array of the codec's own; only ever read back by it.
+Packed: TypeAlias = list[Any]
+
+MESSAGE: Final = "message"
+#: ``FunctionCall.args`` of a call without arguments.
+NO_ARGS: Final = "{}"
+_KIND_BY_MARKER: Final[Mapping[type[Marker], str]] = {
+    Fold: "compaction",
+    Rewind: "rewind",
+    Pin: "pin",
+    Unpin: "unpin",
+    Undo: "deactivation",
+    Activation: "activation",
+    PolicyChange: "policy",
+}
+
+
+def kind_of(event: Event) -> str:
+    """Return ``message`` for an ordinary event, else what kind of marker it is."""
+    return MESSAGE if event.marker is None else _KIND_BY_MARKER[type(event.marker)]
+
+
+def tokens_of(event: Event) -> int:
+    """Return our token count of what the event says; for a fold, of its sections."""
+    if isinstance(event.marker, Fold):
+        return sum(section.tokens for section in event.marker.sections)
+    return sum(event.part_tokens)
+
+
+# Parts
+
+_TEXT, _CALL, _RESPONSE, _INLINE, _FILE, _CODE, _RESULT, _OPAQUE = range(8)
+
+
+def pack_part(part: Part) -> Packed:
+    """Return a part as ``[kind, base, field, ...]``; ``base`` is 0 when it says nothing."""
+    return [*_packed_kind(part, _packed_base(part))]
+
+
+def _packed_kind(part: Part, base: Packed | int) -> Packed:
+    match part:
+        case Text(text=text):
+            return [_TEXT, base, text]
+        case FunctionCall():
+            fields = [part.id, part.name, part.args, part.args_text, part.long_running]
+            return [_CALL, base, *_trimmed(fields, [None, False])]
+        case FunctionResponse():
+            media = [pack_part(item) for item in part.media]
+            fields = [part.id, part.name, part.response, part.response_text, part.is_error]
+            return [_RESPONSE, base, *_trimmed([*fields, media], [None, False, []])]
+        case InlineData():
+            return [_INLINE, base, part.mime_type, part.data, part.display_name]
+        case FileData():
+            return [_FILE, base, part.file_uri, part.mime_type, part.display_name]
+        case ExecutableCode():
+            return [_CODE, base, part.code, part.language]
+        case CodeExecutionResult():
+            return [_RESULT, base, part.outcome, part.output]
+        case Opaque():
+            return [_OPAQUE, base, part.provider, part.type, part.raw, part.text]
+
+
+def _packed_base(part: PartBase) -> Packed | int:
+    if part.signature is None and part.extra is None and part.signed_by is None:
+        return 1 if part.thought else 0
+    return [part.thought, part.signature, part.signed_by, part.extra]
+
+
+def _trimmed(fields: Packed, usual: Packed) -> Packed:
+    """Return the fields without those at the end that have their usual value."""
+    end = len(fields)
+    for value in reversed(usual):
+        if fields[end - 1] != value:
+            break
+        end -= 1
+    return fields[:end]
+
+
+def unpack_part(packed: Packed) -> Part:
+    """Return the part of :func:`pack_part`."""
+    base = packed[1]
+    part = _UNPACK[packed[0]](*packed[2:])
+    # Most parts have no base; a second object for those that have one keeps the others fast.
+    if base == 0:
+        return part
+    if base == 1:
+        return replace(part, thought=True)
+    thought, signature, signed_by, extra = base
+    return replace(part, thought=thought, signature=signature, signed_by=signed_by, extra=extra)
+
+
+def _call(
+    call_id: str | None,
+    name: str,
+    args: str,
+    args_text: str | None = None,
+    long_running: bool = False,  # noqa: FBT001, FBT002  by position, as it is packed
+) -> FunctionCall:
+    return FunctionCall(
+        id=call_id, name=name, args=args, args_text=args_text, long_running=long_running
+    )
+
+
+def _response(*packed: Any) -> FunctionResponse:  # noqa: ANN401  JSON
+    usual: Packed = [None, False, []]
+    call_id, name, response, text, is_error, media = [*packed, *usual[len(packed) - 3 :]]
+    return FunctionResponse(
+        id=call_id,
+        name=name,
+        response=response,
+        response_text=text,
+        is_error=is_error,
+        media=tuple(unpack_part(item) for item in media),  # type: ignore[misc]
+    )
+
+
+def _inline(mime_type: str, data: str, display_name: str | None) -> InlineData:
+    return InlineData(mime_type=mime_type, data=data, display_name=display_name)
+
+
+def _file(file_uri: str, mime_type: str | None, display_name: str | None) -> FileData:
+    return FileData(file_uri=file_uri, mime_type=mime_type, display_name=display_name)
+
+
+def _opaque(provider: str, kind: str, raw: str, text: str) -> Opaque:
+    return Opaque(provider=provider, type=kind, raw=raw, text=text)
+
+
+_UNPACK: Final[tuple[Callable[..., Part], ...]] = (
+    lambda text: Text(text=text),
+    _call,
+    _response,
+    _inline,
+    _file,
+    lambda code, language: ExecutableCode(code=code, language=language),
+    lambda outcome, output: CodeExecutionResult(outcome=outcome, output=output),
+    _opaque,
+)
+
+
+# What follows from the event alone
+
+_IS_TRANSFER, _IS_LIVE, _SKIPS_SUMMARIZATION = 1, 2, 4
+
+
+def pack_derived(event: Event) -> str:
+    """Return the ``derived`` text of an event."""
+    flags = (
+        _IS_TRANSFER * event.is_transfer
+        + _IS_LIVE * event.is_live_session
+        + _SKIPS_SUMMARIZATION * event.skips_summarization
+    )
+    fields = [
+        event.role,
+        [pack_part(part) for part in event.parts],
+        list(event.part_tokens),
+        event.node_path,
+        flags,
+        event.compiled_seq,
+        event.compiled_fingerprint,
+        event.response_id,
+        sorted(event.long_running_ids),
+        event.input_transcription,
+        event.output_transcription,
+        event.error_code,
+    ]
+    usual: Packed = ["", 0, None, None, None, [], None, None, None]
+    return canonical_json(_trimmed(fields, usual))
+
+
+_USUAL_DERIVED: Final[Packed] = [None, [], [], "", 0, None, None, None, [], None, None, None]
+
+
+def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
+    """Return the event of a row.
+
+    Args:
+        row: has ``seq, id, author, invocation_id, event_at, derived, derived_version, resolved,
+            requested_ids, marker``, and ``raw, source_format, item_part`` where the version is old.
+        lane: the lane of the row's number.
+        derive: for rows of an older version.
+    """
+    if derive is not None and row["derived_version"] < DERIVED_VERSION:
+        return _derived_again(row, lane, derive)
+    fields = orjson.loads(row["derived"])
+    if len(fields) < len(_USUAL_DERIVED):
+        fields += _USUAL_DERIVED[len(fields) :]
+    (role, parts, part_tokens, node_path, flags, compiled_seq, compiled_fingerprint) = fields[:7]
+    (response_id, long_running_ids, input_transcription, output_transcription, error_code) = fields[
+        7:12
+    ]
+    resolved, marker, requested_ids = row["resolved"], row["marker"], row["requested_ids"]
+    place, owners = (None, ()) if resolved is None else unpack_resolved(resolved, lane)
+    return Event(
+        seq=row["seq"],
+        id=row["id"],
+        author=row["author"],
+        invocation_id=row["invocation_id"],
+        timestamp=row["event_at"],
+        lane=lane,
+        node_path=node_path,
+        role=role,
+        parts=tuple([unpack_part(part) for part in parts]),
+        part_tokens=tuple(part_tokens),
+        input_transcription=input_transcription,
+        output_transcription=output_transcription,
+        long_running_ids=frozenset(long_running_ids),
+        requested_ids=unpack_ids(requested_ids),
+        is_transfer=bool(flags & _IS_TRANSFER),
+        is_live_session=bool(flags & _IS_LIVE),
+        skips_summarization=bool(flags & _SKIPS_SUMMARIZATION),
+        error_code=error_code,
+        compiled_seq=compiled_seq,
+        compiled_fingerprint=compiled_fingerprint,
+        response_id=response_id,
+        place=place,
+        owners=owners,
+        marker=None if marker is None else unpack_marker(marker),
+    )
+
+
+def _derived_again(row: Row, lane: Lane, derive: Derive) -> Event:
+    """Return the event as today's code derives it, with what was decided at its append."""
+    resolved, marker, requested_ids = row["resolved"], row["marker"], row["requested_ids"]
+    place, owners = (None, ()) if resolved is None else unpack_resolved(resolved, lane)
+    return replace(
+        derive(row["raw"], row["source_format"], row["item_part"]),
+        seq=row["seq"],
+        id=row["id"],
+        author=row["author"],
+        invocation_id=row["invocation_id"],
+        timestamp=row["event_at"],
+        lane=lane,
+        requested_ids=unpack_ids(requested_ids),
+        place=place,
+        owners=owners,
+        request=None,
+        marker=None if marker is None else unpack_marker(marker),
+        notes=(),
+    )
+
+
+# What was decided against earlier events
+
+
+def pack_resolved(event: Event) -> str | None:
+    """Return the ``resolved`` text of an event, None when nothing was to be decided."""
+    if event.place is None and not event.owners:
+        return None
+    place = None if event.place is None else _packed_place(event.place)
+    return canonical_json([place, [_packed_owner(owner, event.lane) for owner in event.owners]])
+
+
+def _packed_place(place: Place) -> Packed:
+    return [place.response_seq, place.after_seq, place.after_any_seq]
+
+
+def _packed_owner(owner: Owner | None, lane: Lane) -> Json:
+    if owner is None:
+        return None
+    # A call nearly always stands in the lane of its response.
+    packed_lane = None if owner.lane == lane else pack_lane(owner.lane)
+    return [owner.seq, owner.part_index, owner.author, owner.name, packed_lane]
+
+
+def unpack_resolved(text: str, lane: Lane) -> tuple[Place | None, tuple[Owner | None, ...]]:
+    """Return place and owners; ``lane`` is the event's."""
+    place, owners = orjson.loads(text)
+    return (
+        None if place is None else Place(*place),
+        tuple([None if owner is None else _owner(owner, lane) for owner in owners]),
+    )
+
+
+def _owner(packed: Packed, lane: Lane) -> Owner:
+    seq, part_index, author, name, owner_lane = packed
+    return Owner(
+        seq, part_index, author, name, lane if owner_lane is None else unpack_lane(owner_lane)
+    )
+
+
+def pack_ids(ids: frozenset[str]) -> str | None:
+    """Return a set of ids for JSON, None for none."""
+    return canonical_json([*sorted(ids)]) if ids else None
+
+
+def unpack_ids(text: str | None) -> frozenset[str]:
+    """Return the ids of :func:`pack_ids`."""
+    return frozenset() if text is None else frozenset(orjson.loads(text))
+
+
+def pack_lane(lane: Lane) -> Packed:
+    """Return a lane for JSON."""
+    return [lane.isolation_scope, lane.branch, list(lane.tool_names), lane.node_path]
+
+
+def unpack_lane(packed: Packed) -> Lane:
+    """Return the lane of :func:`pack_lane`."""
+    scope, branch, tool_names, node_path = packed
+    return Lane(scope, branch, tuple(tool_names), node_path)
+
+
+def pack_replies(replies: Mapping[str, ReplyFacts]) -> str:
+    """Return the newest replies of a lane, by author."""
+    return canonical_json(
+        {
+            author: [
+                reply.seq,
+                _packed_place(reply.place),
+                reply.invocation_id,
+                reply.response_id,
+                reply.compiled_seq,
+            ]
+            for author, reply in replies.items()
+        }
+    )
+
+
+def unpack_replies(text: str) -> dict[str, ReplyFacts]:
+    """Return the replies of :func:`pack_replies`."""
+    return {
+        author: ReplyFacts(seq, Place(*place), invocation_id, response_id, compiled_seq)
+        for author, (seq, place, invocation_id, response_id, compiled_seq) in orjson.loads(
+            text
+        ).items()
+    }
+
+
+def unpack_json(text: str | None) -> Any:  # noqa: ANN401  JSON
+    """Return the value of a ``json`` column. Not by orjson, which cuts large integers."""
+    return None if text is None else json.loads(text)
+
+
+# Markers
+
+
+def pack_marker(marker: Marker) -> str:
+    """Return the ``marker`` text."""
+    return canonical_json([_KIND_BY_MARKER[type(marker)], *_packed_marker(marker)])
+
+
+def _packed_marker(marker: Marker) -> Packed:
+    match marker:
+        case Fold():
+            return [
+                marker.from_seq,
+                marker.to_seq,
+                [_packed_section(section) for section in marker.sections],
+                marker.level,
+                marker.is_staged,
+                marker.start_timestamp,
+                marker.end_timestamp,
+            ]
+        case Rewind(from_seq=from_seq):
+            return [from_seq]
+        case Pin(seqs=seqs) | Unpin(seqs=seqs):
+            return [_packed_ranges(seqs)]
+        case Undo(target_seq=target_seq) | Activation(target_seq=target_seq):
+            return [target_seq]
+        case PolicyChange():
+            return []
+
+
+def _packed_section(section: Section) -> Packed:
+    parts = [pack_part(part) for part in section.parts]
+    covers = _packed_ranges(section.covers)
+    return [pack_lane(section.lane), covers, parts, section.tokens, section.role]
+
+
+def unpack_marker(text: str) -> Marker:
+    """Return the marker of :func:`pack_marker`."""
+    kind, *fields = orjson.loads(text)
+    return _UNPACK_MARKER[kind](*fields)
+
+
+def _fold(*packed: Any) -> Fold:  # noqa: ANN401  JSON
+    from_seq, to_seq, sections, level, is_staged, start_timestamp, end_timestamp = packed
+    return Fold(
+        from_seq=from_seq,
+        to_seq=to_seq,
+        sections=tuple(
+            Section(
+                unpack_lane(lane),
+                _ranges(covers),
+                tuple([unpack_part(part) for part in parts]),
+                tokens,
+                role,
+            )
+            for lane, covers, parts, tokens, role in sections
+        ),
+        level=level,
+        is_staged=is_staged,
+        # What is not finite is a string in canonical JSON.
+        start_timestamp=None if start_timestamp is None else float(start_timestamp),
+        end_timestamp=None if end_timestamp is None else float(end_timestamp),
+    )
+
+
+_UNPACK_MARKER: Final[Mapping[str, Callable[..., Marker]]] = {
+    "compaction": _fold,
+    "rewind": Rewind,
+    "pin": lambda seqs: Pin(_ranges(seqs)),
+    "unpin": lambda seqs: Unpin(_ranges(seqs)),
+    "deactivation": Undo,
+    "activation": Activation,
+    "policy": PolicyChange,
+}
+
+
+# The index
+
+
+def pack_index(index: Index) -> str:
+    """Return what the index holds beside its live and rewound ranges, which are columns."""
+    return canonical_json(
+        [
+            _packed_ranges(index.pinned),
+            [
+                [shown.fold_seq, shown.section_index, pack_lane(shown.lane), belongs]
+                for shown in index.sections
+                for belongs in [_packed_ranges(shown.belongs)]
+            ],
+        ]
+    )
+
+
+def unpack_index(text: str | None, live: str, rewound: str) -> Index:
+    """Return an index.
+
+    Args:
+        text: of :func:`pack_index`; None for a log without markers.
+        live: the column's text.
+        rewound: the column's text.
+    """
+    pinned, sections = ([], []) if text is None else orjson.loads(text)
+    return Index(
+        live=unpack_multirange(live),
+        rewound=unpack_multirange(rewound),
+        pinned=_ranges(pinned),
+        sections=tuple(
+            ShownSection(fold_seq, section_index, unpack_lane(lane), _ranges(belongs))
+            for fold_seq, section_index, lane, belongs in sections
+        ),
+    )
+
+
+def pack_multirange(ranges: Ranges) -> str:
+    """Return the text of an ``int8multirange``; what has no end yet has none there either."""
+    pairs = (f"[{start},)" if end == FOREVER else f"[{start},{end + 1})" for start, end in ranges)
+    return "{" + ",".join(pairs) + "}"
+
+
+def unpack_multirange(text: str) -> Ranges:
+    """Return the ranges of an ``int8multirange``'s text, which is ``{[1,5),[9,)}``."""
+    if text == "{}":
+        return ()
+    pairs = (pair.split(",") for pair in text[2:-2].split("),["))
+    return tuple((int(start), int(end) - 1 if end else FOREVER) for start, end in pairs)
+
+
+def _packed_ranges(ranges: Ranges) -> Packed:
+    return [list(pair) for pair in ranges]
+
+
+def _ranges(packed: Sequence[Sequence[int]]) -> Ranges:
+    return tuple([(start, end) for start, end in packed])

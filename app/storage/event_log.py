@@ -1,0 +1,603 @@
+"""The append-only log of a session: locked, appended to and listed.
+
+Guarantee: whoever appends holds the lock of the session's row from :meth:`PgEventLog.lock_session`
+to the commit, so seqs are dense, and what was loaded under the lock still stands when it is used.
+``PRIMARY KEY (session_uid, seq)`` is the backstop.
+"""
+
+# Statements that share a piece are put together from constants, as LiteralString proves.
+# ruff: noqa: S608
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, LiteralString
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.canonical import canonical_json, clean_text
+from app.core.errors import StorageError
+from app.core.events import Event, Fold, Marker
+from app.core.index import Index
+from app.core.lanes import ANYONE, Lane, Reader
+from app.core.ranges import FOREVER, Ranges, intersect, union
+from app.core.resolve import Facts, LaneFacts, Needs
+from app.ports import EventFilter, LockedSession, LoggedEvent, LogRead, NewEvent, SessionKey
+from app.storage import live_read
+from app.storage.codec import (
+    DERIVED_VERSION,
+    NO_ARGS,
+    SCHEMA_VERSION,
+    Derive,
+    kind_of,
+    pack_derived,
+    pack_ids,
+    pack_index,
+    pack_marker,
+    pack_multirange,
+    pack_replies,
+    pack_resolved,
+    tokens_of,
+    unpack_index,
+    unpack_json,
+    unpack_marker,
+)
+from app.storage.database import Row, fetch, fetch_one
+from app.storage.facts import load_facts
+from app.storage.live_read import VISIBLE_LANES
+from app.storage.markers import logged_markers
+
+
+class PgEventLog:
+    """:class:`app.ports.EventLog` on Postgres."""
+
+    def __init__(self, derive: Derive) -> None:
+        """Take what derives an event from its raw text, for rows of an older version."""
+        self._derive = derive
+
+    async def lock_session(
+        self, connection: AsyncConnection, key: SessionKey
+    ) -> LockedSession | None:
+        return await _lock(connection, key)
+
+    async def load_facts(
+        self, connection: AsyncConnection, key: SessionKey, session: LockedSession, needs: Needs
+    ) -> Facts:
+        return await load_facts(connection, key, session, needs)
+
+    async def find_events(
+        self, connection: AsyncConnection, key: SessionKey, ids: Sequence[str]
+    ) -> Mapping[str, tuple[int, bytes, int]]:
+        return await _find(connection, key, ids)
+
+    async def append(
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        rows: Sequence[NewEvent],
+        facts: Facts,
+    ) -> None:
+        if not rows:
+            return
+        await _insert(connection, key, rows, facts)
+        if any(row.event.marker is not None for row in rows):
+            await _move_index(connection, key, facts)
+
+    async def read_live(
+        self, connection: AsyncConnection, key: SessionKey, reader: Reader
+    ) -> LogRead | None:
+        return await live_read.read_live(connection, key, reader, self._derive)
+
+    async def read_at(
+        self, connection: AsyncConnection, key: SessionKey, reader: Reader, as_of_seq: int
+    ) -> LogRead | None:
+        return await live_read.read_at(
+            connection,
+            key,
+            reader,
+            as_of_seq=as_of_seq,
+            markers=await logged_markers(connection, key, as_of_seq),
+            derive=self._derive,
+        )
+
+    async def read_all(
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        as_of_seq: int | None = None,
+        *,
+        reader: Reader = ANYONE,
+    ) -> LogRead | None:
+        if as_of_seq is None:
+            return await live_read.read_all(connection, key, reader, self._derive)
+        return await live_read.read_all_at(
+            connection,
+            key,
+            reader,
+            as_of_seq=as_of_seq,
+            markers=await logged_markers(connection, key, as_of_seq),
+            derive=self._derive,
+        )
+
+    async def list_events(
+        self, connection: AsyncConnection, key: SessionKey, wanted: EventFilter, index: Index
+    ) -> Sequence[LoggedEvent]:
+        return await _list(connection, key, wanted, index)
+
+    async def get_event(
+        self, connection: AsyncConnection, key: SessionKey, seq_or_id: int | str
+    ) -> LoggedEvent | None:
+        return await _get(connection, key, seq_or_id)
+
+    async def count_tokens(
+        self, connection: AsyncConnection, key: SessionKey, ranges: Ranges
+    ) -> int:
+        return await _count_tokens(connection, key, ranges)
+
+    async def markers(
+        self, connection: AsyncConnection, key: SessionKey, up_to_seq: int | None = None
+    ) -> Sequence[tuple[int, Marker]]:
+        up_to_seq = FOREVER if up_to_seq is None else up_to_seq
+        found = await logged_markers(connection, key, up_to_seq)
+        return [(logged.seq, logged.marker) for logged in found]
+
+    async def event_seqs(
+        self, connection: AsyncConnection, key: SessionKey, invocation_id: str
+    ) -> Sequence[int]:
+        return await _event_seqs(connection, key, invocation_id)
+
+
+# The timeout is set before the row is locked: the scan below the lock needs the row of `waiting`.
+# It ends before the statement's own timeout would. No stronger lock is taken: a fork holds the row
+# against erasure (FOR KEY SHARE) while it copies, and appends go on.
+_LOCK_SESSION: Final[LiteralString] = """
+    WITH waiting AS MATERIALIZED (SELECT set_config('lock_timeout', '4s', true))
+    SELECT
+        s.incarnation, s.app_name, s.user_id, s.head_seq, s.index::text AS index,
+        s.live::text AS live, s.rewound::text AS rewound, s.policy::text AS policy,
+        s.last_rewind_seq
+    FROM waiting
+    CROSS JOIN sessions AS s
+    WHERE s.session_uid = $1
+    FOR NO KEY UPDATE OF s
+"""
+
+
+async def _lock(connection: AsyncConnection, key: SessionKey) -> LockedSession | None:
+    row = await fetch_one(connection, _LOCK_SESSION, key.uid)
+    if row is None:
+        return None
+    return LockedSession(
+        incarnation=row["incarnation"],
+        app_name=row["app_name"],
+        user_id=row["user_id"],
+        head_seq=row["head_seq"],
+        index=unpack_index(row["index"], row["live"], row["rewound"]),
+        policy=unpack_json(row["policy"]),
+        last_rewind_seq=row["last_rewind_seq"],
+    )
+
+
+_FIND_EVENTS: Final[LiteralString] = """
+    SELECT id, seq, body_hash, tokens
+    FROM events
+    WHERE session_uid = $1 AND id = ANY ($2::text[])
+"""
+
+
+async def _find(
+    connection: AsyncConnection, key: SessionKey, ids: Sequence[str]
+) -> Mapping[str, tuple[int, bytes, int]]:
+    rows = await fetch(connection, _FIND_EVENTS, key.uid, list(ids))
+    return {row["id"]: (row["seq"], row["body_hash"], row["tokens"]) for row in rows}
+
+
+# Everything of a batch in one statement, one round trip: the parts of WITH that write all run, and
+# see nothing of each other.
+_INSERT: Final[LiteralString] = """
+    WITH new_events AS (
+        INSERT INTO events (
+            session_uid, seq, id, kind, lane, author, invocation_id, event_at, tokens, raw,
+            source_format, item_part, body_hash, derived, derived_version, resolved, owner_seqs,
+            requested_ids, marker, section_lanes, state_delta, schema_version
+        )
+        SELECT
+            $1, e.seq, e.id, e.kind, e.lane, e.author, e.invocation_id, e.event_at, e.tokens,
+            e.raw, e.source_format, e.item_part, e.body_hash, e.derived, $2, e.resolved,
+            e.owner_seqs::bigint[], e.requested_ids::json, e.marker, e.section_lanes::integer[],
+            e.state_delta::json, $3
+        FROM unnest(
+            $4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::text[],
+            $10::double precision[], $11::integer[], $12::text[], $13::text[], $14::integer[],
+            $15::bytea[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
+            $21::text[], $22::text[]
+        ) AS e (
+            seq, id, kind, lane, author, invocation_id, event_at, tokens, raw, source_format,
+            item_part, body_hash, derived, resolved, owner_seqs, requested_ids, marker,
+            section_lanes, state_delta
+        )
+    ),
+    new_calls AS (
+        INSERT INTO calls (
+            session_uid, seq, part_index, call_id, name, lane, author, response_seq, has_args
+        )
+        SELECT
+            $1, c.seq, c.part_index, c.call_id, c.name, c.lane, c.author, c.response_seq, c.has_args
+        FROM unnest(
+            $23::bigint[], $24::integer[], $25::text[], $26::text[], $27::integer[], $28::text[],
+            $29::bigint[], $30::boolean[]
+        ) AS c (seq, part_index, call_id, name, lane, author, response_seq, has_args)
+    ),
+    new_answers AS (
+        INSERT INTO answers (session_uid, call_seq, call_part, answer_seq)
+        SELECT $1, a.call_seq, a.call_part, a.answer_seq
+        FROM unnest($31::bigint[], $32::integer[], $33::bigint[])
+            AS a (call_seq, call_part, answer_seq)
+    ),
+    new_lanes AS (
+        INSERT INTO lanes (
+            session_uid, lane, isolation_scope, branch, tool_names, node_path, first_seq, last_seq,
+            replies
+        )
+        SELECT
+            $1, l.lane, l.isolation_scope, l.branch,
+            ARRAY(SELECT json_array_elements_text(l.tool_names::json)), l.node_path, l.first_seq,
+            l.last_seq, l.replies::json
+        FROM unnest(
+            $34::integer[], $35::text[], $36::text[], $37::text[], $38::text[], $39::bigint[],
+            $40::bigint[], $41::text[]
+        ) AS l (
+            lane, isolation_scope, branch, tool_names, node_path, first_seq, last_seq, replies
+        )
+        ON CONFLICT (session_uid, lane)
+            DO UPDATE SET last_seq = excluded.last_seq, replies = excluded.replies
+    ),
+    later_expiry AS (
+        UPDATE session_details
+        SET expires_at = statement_timestamp() + ttl_s * interval '1 second'
+        WHERE session_uid = $1 AND ttl_s IS NOT NULL
+    )
+    UPDATE sessions
+    SET
+        head_seq = $43,
+        tokens_raw = tokens_raw + $44,
+        compactions = compactions + $45,
+        updated_at = statement_timestamp()
+    WHERE session_uid = $1 AND head_seq = $42
+    RETURNING head_seq
+"""
+
+
+async def _insert(
+    connection: AsyncConnection, key: SessionKey, rows: Sequence[NewEvent], facts: Facts
+) -> None:
+    events = [row.event for row in rows]
+    lanes = _touched_lanes(events, facts)
+    moved = await fetch_one(
+        connection,
+        _INSERT,
+        key.uid,
+        DERIVED_VERSION,
+        SCHEMA_VERSION,
+        *_columns([_event_row(row, facts) for row in rows], 19),
+        *_columns([row for event in events for row in _call_rows(event, facts)], 8),
+        *_columns([row for event in events for row in _answer_rows(event)], 3),
+        *_columns([_lane_row(lane, facts.lanes[lane], events) for lane in lanes], 8),
+        events[0].seq - 1,
+        events[-1].seq,
+        sum(map(tokens_of, events)),
+        sum(isinstance(event.marker, Fold) for event in events),
+    )
+    if moved is None:
+        raise StorageError("the session's head is not where its lock's holder left it")
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> Iterable[Sequence[Any]]:
+    return zip(*rows, strict=True) if rows else ([],) * width
+
+
+def _event_row(row: NewEvent, facts: Facts) -> tuple[Any, ...]:
+    event = row.event
+    return (
+        event.seq,
+        event.id,
+        kind_of(event),
+        facts.lanes[event.lane].number,
+        event.author,
+        event.invocation_id,
+        event.timestamp,
+        tokens_of(event),
+        row.raw,
+        row.source_format,
+        row.item_part,
+        row.body_hash,
+        pack_derived(event),
+        pack_resolved(event),
+        _array([None if owner is None else owner.seq for owner in event.owners]),
+        pack_ids(event.requested_ids),
+        None if event.marker is None else pack_marker(event.marker),
+        _array([facts.lanes[lane].number for lane in _section_lanes(event.marker)]),
+        canonical_json(dict(row.state_delta)) if row.state_delta else None,
+    )
+
+
+def _array(numbers: Sequence[int | None]) -> str | None:
+    """Return the text of a Postgres array, None for an empty one."""
+    if not numbers:
+        return None
+    return "{" + ",".join("NULL" if n is None else str(n) for n in numbers) + "}"
+
+
+def _section_lanes(marker: Marker | None) -> Sequence[Lane]:
+    return [section.lane for section in marker.sections] if isinstance(marker, Fold) else []
+
+
+def _call_rows(event: Event, facts: Facts) -> Iterable[tuple[Any, ...]]:
+    # The resolver knows the calls of the batch, which no other event of it can have changed.
+    if event.marker is not None or not event.calls:
+        return
+    for call in facts.calls_by_seq[event.seq]:
+        part = event.parts[call.part_index]
+        yield (
+            call.seq,
+            call.part_index,
+            call.id or "",
+            call.name,
+            facts.lanes[call.lane].number,
+            call.author,
+            call.response_seq,
+            getattr(part, "args", NO_ARGS) != NO_ARGS,
+        )
+
+
+def _answer_rows(event: Event) -> Iterable[tuple[Any, ...]]:
+    """Return the calls that the event answers, each once."""
+    answered = {(owner.seq, owner.part_index) for owner in event.owners if owner is not None}
+    return [(seq, part_index, event.seq) for seq, part_index in sorted(answered)]
+
+
+def _touched_lanes(events: Sequence[Event], facts: Facts) -> Sequence[Lane]:
+    lanes = {event.lane for event in events}
+    for event in events:
+        lanes.update(_section_lanes(event.marker))
+    return sorted(lanes, key=lambda lane: facts.lanes[lane].number)
+
+
+def _lane_row(lane: Lane, lane_facts: LaneFacts, events: Sequence[Event]) -> tuple[Any, ...]:
+    first = next(e for e in events if e.lane == lane or lane in _section_lanes(e.marker))
+    return (
+        lane_facts.number,
+        lane.isolation_scope,
+        lane.branch,
+        canonical_json(list(lane.tool_names)),
+        lane.node_path,
+        # Only used when the lane is new.
+        first.seq,
+        lane_facts.last_seq,
+        pack_replies(lane_facts.replies),
+    )
+
+
+_MOVE_INDEX: Final[LiteralString] = """
+    UPDATE sessions
+    SET
+        index = $2::text::json,
+        live = $3::text::int8multirange,
+        rewound = $4::text::int8multirange,
+        fold_seqs = $5,
+        fold_lanes = $6,
+        last_rewind_seq = $7
+    WHERE session_uid = $1
+"""
+
+
+async def _move_index(connection: AsyncConnection, key: SessionKey, facts: Facts) -> None:
+    index = facts.index
+    await fetch(
+        connection,
+        _MOVE_INDEX,
+        key.uid,
+        pack_index(index),
+        pack_multirange(index.live),
+        pack_multirange(index.rewound),
+        [shown.fold_seq for shown in index.sections],
+        [facts.lanes[shown.lane].number for shown in index.sections],
+        facts.last_rewind_seq,
+    )
+
+
+_LOGGED: Final[LiteralString] = """
+    SELECT
+        e.seq, e.id, e.author, l.branch, e.invocation_id, e.event_at, e.kind, e.raw,
+        e.source_format, e.item_part, e.tokens, e.marker, e.created_at
+"""
+
+# The ranges hold the status and the bounds on seq; the limit inside each of them keeps its scan
+# from reading on. A fold is listed only where all of its lanes are visible: its text tells of all.
+_LISTED: Final[LiteralString] = (
+    """
+    WITH visible AS MATERIALIZED (
+        SELECT l.lane
+        FROM lanes AS l
+        WHERE
+            l.session_uid = $1
+            AND ($7::text IS NULL OR l.branch = $7)
+            AND (NOT $8::boolean OR """
+    + VISIBLE_LANES
+    + """)
+    )
+    """
+    + _LOGGED
+    + """
+    FROM unnest($6::text::int8multirange) AS span
+    CROSS JOIN LATERAL (
+        SELECT
+            e.session_uid, e.seq, e.id, e.lane, e.author, e.invocation_id, e.event_at, e.kind,
+            e.raw, e.source_format, e.item_part, e.tokens, e.marker, e.created_at
+        FROM events AS e
+        WHERE
+            e.session_uid = $1
+            AND e.seq >= lower(span)
+            AND (upper_inf(span) OR e.seq < upper(span))
+            AND ($9::double precision IS NULL OR e.event_at >= $9)
+            AND ($10::text IS NULL OR e.author = $10)
+            AND ($11::text IS NULL OR e.invocation_id = $11)
+            AND ($12::text IS NULL OR e.kind = $12)
+            AND ($13::boolean IS NULL OR (e.marker IS NOT NULL) = $13)
+            AND (
+                (NOT $8 AND $7 IS NULL)
+                OR (
+                    e.lane IN (SELECT v.lane FROM visible AS v)
+                    AND (
+                        NOT $8
+                        OR e.section_lanes IS NULL
+                        OR e.section_lanes <@ ARRAY(SELECT v.lane FROM visible AS v)
+                    )
+                )
+            )
+"""
+)
+_LIST_OLDEST: Final[LiteralString] = (
+    _LISTED
+    + """
+        ORDER BY e.seq
+        LIMIT $14
+    ) AS e
+    JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
+    ORDER BY e.seq
+    LIMIT $14
+"""
+)
+_LIST_NEWEST: Final[LiteralString] = (
+    _LISTED
+    + """
+        ORDER BY e.seq DESC
+        LIMIT $14
+    ) AS e
+    JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
+    ORDER BY e.seq DESC
+    LIMIT $14
+"""
+)
+
+
+async def _list(
+    connection: AsyncConnection, key: SessionKey, wanted: EventFilter, index: Index
+) -> Sequence[LoggedEvent]:
+    is_newest_first = wanted.descending or wanted.last is not None
+    rows = await fetch(
+        connection,
+        _LIST_NEWEST if is_newest_first else _LIST_OLDEST,
+        key.uid,
+        *live_read.reader_values(wanted.reader or ANYONE),
+        pack_multirange(_wanted_ranges(wanted, index)),
+        wanted.branch,
+        wanted.reader is not None,
+        wanted.after_time,
+        wanted.author,
+        wanted.invocation_id,
+        wanted.kind,
+        None if wanted.status is None else wanted.status == "marker",
+        wanted.limit if wanted.last is None else wanted.last,
+    )
+    events = [_logged(row) for row in rows]
+    if is_newest_first and not wanted.descending:
+        events.reverse()
+    return events[: wanted.limit]
+
+
+def _wanted_ranges(wanted: EventFilter, index: Index) -> Ranges:
+    first = 1 if wanted.after_seq is None else wanted.after_seq + 1
+    last = FOREVER if wanted.before_seq is None else wanted.before_seq - 1
+    bounds = union([(first, last)])
+    match wanted.status:
+        case "live":
+            return intersect(index.live, bounds)
+        case "masked":
+            masked = (pair for shown in index.sections for pair in shown.belongs)
+            return intersect(union(masked), bounds)
+        case "rewound":
+            return intersect(index.rewound, bounds)
+        case _:
+            return bounds
+
+
+def _logged(row: Row) -> LoggedEvent:
+    return LoggedEvent(
+        seq=row["seq"],
+        id=row["id"],
+        author=row["author"],
+        branch=row["branch"],
+        invocation_id=row["invocation_id"],
+        timestamp=row["event_at"],
+        kind=row["kind"],
+        raw=row["raw"],
+        source_format=row["source_format"],
+        item_part=row["item_part"],
+        tokens=row["tokens"],
+        marker=None if row["marker"] is None else unpack_marker(row["marker"]),
+        created_at=row["created_at"],
+    )
+
+
+_GET_BY_SEQ: Final[LiteralString] = (
+    _LOGGED
+    + """
+    FROM events AS e
+    JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
+    WHERE e.session_uid = $1 AND e.seq = $2
+"""
+)
+_GET_BY_ID: Final[LiteralString] = (
+    _LOGGED
+    + """
+    FROM events AS e
+    JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
+    WHERE e.session_uid = $1 AND e.id = $2
+"""
+)
+
+
+async def _get(
+    connection: AsyncConnection, key: SessionKey, seq_or_id: int | str
+) -> LoggedEvent | None:
+    if isinstance(seq_or_id, int):
+        if not 0 < seq_or_id < FOREVER:
+            return None
+        row = await fetch_one(connection, _GET_BY_SEQ, key.uid, seq_or_id)
+    else:
+        row = await fetch_one(connection, _GET_BY_ID, key.uid, clean_text(seq_or_id))
+    return None if row is None else _logged(row)
+
+
+_COUNT_TOKENS: Final[LiteralString] = """
+    SELECT coalesce(sum(e.tokens), 0)::bigint AS tokens
+    FROM unnest($2::text::int8multirange) AS span
+    CROSS JOIN LATERAL (
+        SELECT e.tokens
+        FROM events AS e
+        WHERE
+            e.session_uid = $1
+            AND e.seq >= lower(span)
+            AND (upper_inf(span) OR e.seq < upper(span))
+        OFFSET 0
+    ) AS e
+"""
+
+
+async def _count_tokens(connection: AsyncConnection, key: SessionKey, ranges: Ranges) -> int:
+    row = await fetch_one(connection, _COUNT_TOKENS, key.uid, pack_multirange(ranges))
+    return row["tokens"] if row else 0
+
+
+_EVENT_SEQS: Final[LiteralString] = """
+    SELECT seq
+    FROM events
+    WHERE session_uid = $1 AND invocation_id = $2
+    ORDER BY seq
+"""
+
+
+async def _event_seqs(
+    connection: AsyncConnection, key: SessionKey, invocation_id: str
+) -> Sequence[int]:
+    rows = await fetch(connection, _EVENT_SEQS, key.uid, clean_text(invocation_id))
+    return [row["seq"] for row in rows]

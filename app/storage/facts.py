@@ -1,0 +1,210 @@
+"""Loading what the resolver must know of the log (:mod:`app.core.resolve`), and no more.
+
+A batch that was resolved with these facts equals the same batch resolved by a resolver that saw
+every event of the log; a property test holds the two equal. All statements run under the session's
+lock.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, LiteralString
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.lanes import Lane
+from app.core.ranges import FOREVER
+from app.core.resolve import CallFacts, Facts, Header, LaneFacts, Needs
+from app.ports import LockedSession, SessionKey
+from app.storage.codec import unpack_ids, unpack_replies
+from app.storage.database import Row, fetch
+from app.storage.markers import logged_markers
+
+
+async def load_facts(
+    connection: AsyncConnection, key: SessionKey, session: LockedSession, needs: Needs
+) -> Facts:
+    """Return the facts of the needs; the lock that gave ``session`` is still held."""
+    facts = Facts(
+        head_seq=session.head_seq, index=session.index, last_rewind_seq=session.last_rewind_seq
+    )
+    lanes = await _load_lanes(connection, key, facts)
+    if needs.is_light or session.head_seq == 0:
+        return facts
+    if needs.has_markers:
+        markers = await logged_markers(connection, key)
+        facts.markers.extend((logged.seq, logged.marker) for logged in markers)
+        await _load_first_seqs(connection, key, facts, needs)
+        await _load_headers(connection, key, facts, needs, lanes)
+    await _load_calls(connection, key, facts, needs, lanes)
+    return facts
+
+
+_LANES: Final[LiteralString] = """
+    SELECT lane, isolation_scope, branch, tool_names, node_path, last_seq, replies::text AS replies
+    FROM lanes
+    WHERE session_uid = $1
+    ORDER BY lane
+"""
+
+
+async def _load_lanes(
+    connection: AsyncConnection, key: SessionKey, facts: Facts
+) -> dict[int, Lane]:
+    lanes: dict[int, Lane] = {}
+    for row in await fetch(connection, _LANES, key.uid):
+        lane = Lane(
+            row["isolation_scope"], row["branch"], tuple(row["tool_names"]), row["node_path"]
+        )
+        lanes[row["lane"]] = lane
+        facts.lanes[lane] = LaneFacts(row["lane"], row["last_seq"], unpack_replies(row["replies"]))
+    return lanes
+
+
+_FIRST_SEQS: Final[LiteralString] = """
+    SELECT wanted.invocation_id, first.seq
+    FROM unnest($2::text[]) AS wanted (invocation_id)
+    CROSS JOIN LATERAL (
+        SELECT e.seq
+        FROM events AS e
+        WHERE e.session_uid = $1 AND e.invocation_id = wanted.invocation_id
+        ORDER BY e.seq
+        LIMIT 1
+    ) AS first
+"""
+
+
+async def _load_first_seqs(
+    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs
+) -> None:
+    if needs.invocation_ids:
+        for row in await fetch(connection, _FIRST_SEQS, key.uid, sorted(needs.invocation_ids)):
+            facts.first_seq_by_invocation[row["invocation_id"]] = row["seq"]
+
+
+_HEADER: Final[LiteralString] = """
+    SELECT
+        e.seq, e.lane, e.event_at, e.invocation_id, e.marker IS NOT NULL AS is_marker,
+        e.owner_seqs, e.requested_ids::text AS requested_ids
+    FROM events AS e
+"""
+_HEADERS_BY_SEQ: Final[LiteralString] = (
+    _HEADER
+    + """
+    WHERE e.session_uid = $1 AND e.seq = ANY ($2::bigint[])
+"""
+)
+_HEADERS_IN_SPAN: Final[LiteralString] = (
+    _HEADER
+    + """
+    WHERE e.session_uid = $1 AND e.seq BETWEEN $2 AND $3
+"""
+)
+_HEADERS_BY_TIME: Final[LiteralString] = (
+    _HEADER
+    + """
+    JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
+    WHERE
+        e.session_uid = $1
+        AND l.isolation_scope IS NOT DISTINCT FROM $2::text
+        AND l.branch = $3
+        AND e.event_at BETWEEN $4 AND $5
+"""
+)
+
+
+async def _load_headers(
+    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs, lanes: dict[int, Lane]
+) -> None:
+    for start, end in needs.spans:
+        rows = await fetch(connection, _HEADERS_IN_SPAN, key.uid, *_clipped(start, end))
+        _add_headers(rows, facts, lanes)
+    for wanted in needs.times:
+        _add_headers(await fetch(connection, _HEADERS_BY_TIME, key.uid, *wanted), facts, lanes)
+    await _load_missing_headers(connection, key, facts, needs.pinned_seqs, lanes=lanes)
+
+
+async def _load_missing_headers(
+    connection: AsyncConnection,
+    key: SessionKey,
+    facts: Facts,
+    seqs: Iterable[int],
+    *,
+    lanes: dict[int, Lane],
+) -> None:
+    missing = [seq for seq in seqs if 0 < seq < FOREVER and seq not in facts.headers]
+    if missing:
+        _add_headers(await fetch(connection, _HEADERS_BY_SEQ, key.uid, missing), facts, lanes)
+
+
+def _clipped(start: int, end: int) -> tuple[int, int]:
+    """Return the span within what a bigint holds; what lies outside was never a seq."""
+    return max(start, 0), min(end, FOREVER)
+
+
+def _add_headers(rows: Sequence[Row], facts: Facts, lanes: dict[int, Lane]) -> None:
+    for row in rows:
+        facts.headers[row["seq"]] = Header(
+            seq=row["seq"],
+            lane=lanes[row["lane"]],
+            timestamp=row["event_at"],
+            invocation_id=row["invocation_id"],
+            is_marker=row["is_marker"],
+            owner_seqs=tuple(row["owner_seqs"] or ()),
+            requested_ids=unpack_ids(row["requested_ids"]),
+        )
+
+
+# With every call all of its event's: what stands beside a call belongs to its group.
+_CALLS: Final[LiteralString] = """
+    WITH wanted AS (
+        SELECT c.seq FROM calls AS c WHERE c.session_uid = $1 AND c.call_id = ANY ($2::text[])
+        UNION
+        SELECT c.seq FROM calls AS c WHERE c.session_uid = $1 AND c.name = ANY ($3::text[])
+        UNION
+        SELECT w.seq FROM unnest($4::bigint[]) AS w (seq)
+    )
+    SELECT
+        c.seq, c.part_index, c.call_id, c.name, c.lane, c.author, c.response_seq,
+        ARRAY(
+            SELECT a.answer_seq
+            FROM answers AS a
+            WHERE
+                a.session_uid = $1
+                AND a.call_seq = c.seq
+                AND a.call_part = c.part_index
+            ORDER BY a.answer_seq
+        ) AS answer_seqs
+    FROM wanted AS w
+    JOIN calls AS c ON c.session_uid = $1 AND c.seq = w.seq
+    ORDER BY c.seq, c.part_index
+"""
+
+
+async def _load_calls(
+    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs, lanes: dict[int, Lane]
+) -> None:
+    owners = {seq for header in facts.headers.values() for seq in header.owner_seqs if seq}
+    rows = await fetch(
+        connection,
+        _CALLS,
+        key.uid,
+        sorted(needs.call_ids),
+        sorted(needs.call_names),
+        sorted(owners | facts.headers.keys()),
+    )
+    for row in rows:
+        call = CallFacts(
+            seq=row["seq"],
+            part_index=row["part_index"],
+            id=row["call_id"] or None,
+            name=row["name"],
+            lane=lanes[row["lane"]],
+            author=row["author"],
+            response_seq=row["response_seq"],
+            answers=list(row["answer_seqs"]),
+        )
+        facts.calls_by_id.setdefault(row["call_id"], []).append(call)
+        facts.calls_by_seq.setdefault(call.seq, []).append(call)
+    if needs.has_markers:
+        # Whether an answer asks the user for something decides whether its call may be folded.
+        answers = {seq for calls in facts.calls_by_seq.values() for c in calls for seq in c.answers}
+        await _load_missing_headers(connection, key, facts, answers, lanes=lanes)

@@ -1,0 +1,402 @@
+"""Reading a log for a compile: what one reader sees now, what it saw at a position, or everything.
+
+The live read is one statement, so that head, index, state and events are of one moment. Its cost
+follows the live events of the lanes that the reader sees: a range scan for each visible lane and
+live range that overlap, on the index ``(session_uid, lane, seq)``. Nothing of the masked history
+and of other lanes is looked at; a test counts the rows.
+"""
+
+# Statements that share a piece are put together from constants, as LiteralString proves.
+# ruff: noqa: S608
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Final, LiteralString
+from uuid import UUID
+
+import orjson
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.canonical import Json
+from app.core.events import Event
+from app.core.index import Index, resolve
+from app.core.lanes import Reader
+from app.core.ranges import FOREVER, intersect
+from app.core.session_state import merge_state
+from app.ports import LogRead, SessionKey
+from app.storage.codec import (
+    DERIVED_VERSION,
+    NO_ARGS,
+    Derive,
+    pack_multirange,
+    unpack_event,
+    unpack_index,
+    unpack_lane,
+)
+from app.storage.database import Row, fetch
+from app.storage.markers import LoggedMarker, shown_lanes
+from app.storage.state import replayed_state
+
+# `Reader.sees`, for a lane `l`; a test holds the two equal. $2 isolation scope, $3 branch, $4
+# agent, $5 node path.
+VISIBLE_LANES: Final[LiteralString] = """(
+    l.isolation_scope IS NOT DISTINCT FROM $2::text
+    AND (
+        $3::text = ''
+        OR l.branch = ''
+        OR l.branch = $3
+        OR starts_with($3, l.branch || '.')
+    )
+    AND l.node_path IN ('', $5::text)
+    AND ($3 <> '' OR $4::text = ALL (l.tool_names))
+)"""
+
+
+def reader_values(reader: Reader) -> tuple[str | None, str, str, str]:
+    """Return ``$2`` to ``$5`` of :data:`VISIBLE_LANES`."""
+    return (reader.isolation_scope, reader.branch, reader.agent, reader.node_path)
+
+
+# Every row of a read has these columns; what it is says `row_kind`: s session, l lane, o the event
+# of the call that opened the reader's scope, e event. $6 is the version below which an event is
+# derived again, from its raw text.
+_EVENT: Final[LiteralString] = """
+    e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived, e.derived_version,
+    e.resolved, e.requested_ids::text AS requested_ids, e.marker, e.source_format, e.item_part,
+    CASE WHEN e.derived_version < $6 THEN e.raw END AS raw
+"""
+
+_SESSION_ROW: Final[LiteralString] = """
+    SELECT
+        's' AS row_kind, s.head_seq AS seq, NULL::integer AS lane, NULL AS id, NULL AS author,
+        NULL AS invocation_id, NULL::double precision AS event_at,
+        json_build_array(
+            s.incarnation, s.app_name, s.user_id, s.index::text, s.live::text, s.rewound::text,
+            d.state,
+            (
+                SELECT json_object_agg(a.key, a.value)
+                FROM app_states AS a
+                WHERE a.tenant_id = s.tenant_id AND a.app_name = s.app_name
+            ),
+            (
+                SELECT json_object_agg(u.key, u.value)
+                FROM user_states AS u
+                WHERE
+                    u.tenant_id = s.tenant_id
+                    AND u.app_name = s.app_name
+                    AND u.user_id = s.user_id
+            )
+        )::text AS derived,
+        NULL::smallint AS derived_version, NULL AS resolved, NULL AS requested_ids,
+        NULL AS marker, NULL AS source_format, NULL::integer AS item_part, NULL AS raw
+    FROM sessions AS s
+    JOIN session_details AS d ON d.session_uid = s.session_uid
+    WHERE s.session_uid = $1
+"""
+
+_LANE_COLUMNS: Final[LiteralString] = """
+        'l', NULL, l.lane, NULL, NULL, NULL, NULL,
+        json_build_array(l.isolation_scope, l.branch, l.tool_names, l.node_path)::text,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL
+"""
+
+_OPENING: Final[LiteralString] = """
+    SELECT c.seq
+    FROM calls AS c
+    WHERE c.session_uid = $1 AND c.call_id = $2 AND $2 <> '' AND c.has_args
+    ORDER BY c.seq
+    LIMIT 1
+"""
+
+# OFFSET 0 keeps each lateral a scan of its own: without it the planner, once it has statistics,
+# joins the whole session and filters.
+_READ: Final[LiteralString] = (
+    """
+    visible AS MATERIALIZED (
+        SELECT l.lane, l.first_seq, l.last_seq
+        FROM lanes AS l
+        WHERE l.session_uid = $1 AND """
+    + VISIBLE_LANES
+    + """
+    ),
+    live_events AS MATERIALIZED (
+        SELECT e.owner_seqs, """
+    + _EVENT
+    + """
+        FROM log
+        CROSS JOIN LATERAL unnest(log.live) AS span
+        JOIN visible AS v
+            ON v.last_seq >= lower(span) AND (upper_inf(span) OR v.first_seq < upper(span))
+        CROSS JOIN LATERAL (
+            SELECT
+                e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+                e.derived_version, e.resolved, e.owner_seqs, e.requested_ids, e.marker,
+                e.source_format, e.item_part, e.raw
+            FROM events AS e
+            WHERE
+                e.session_uid = $1
+                AND e.lane = v.lane
+                AND e.seq >= lower(span)
+                AND e.seq < coalesce(upper(span), 9223372036854775807)
+            ORDER BY e.seq
+            OFFSET 0
+        ) AS e
+    ),
+    masked_owners AS MATERIALIZED (
+        SELECT DISTINCT o.seq
+        FROM live_events AS e
+        CROSS JOIN LATERAL unnest(e.owner_seqs) AS o (seq)
+        CROSS JOIN log
+        WHERE o.seq IS NOT NULL AND NOT log.live @> o.seq AND NOT log.rewound @> o.seq
+    ),
+    masked_answers AS (
+        SELECT a.answer_seq AS seq
+        FROM masked_owners AS o
+        CROSS JOIN LATERAL (
+            SELECT a.answer_seq
+            FROM answers AS a
+            WHERE a.session_uid = $1 AND a.call_seq = o.seq
+            OFFSET 0
+        ) AS a
+        CROSS JOIN log
+        WHERE
+            a.answer_seq <= log.as_of_seq
+            AND NOT log.live @> a.answer_seq
+            AND NOT log.rewound @> a.answer_seq
+    ),
+    shown_folds AS (
+        SELECT f.seq
+        FROM log
+        CROSS JOIN LATERAL unnest(log.fold_seqs, log.fold_lanes) AS f (seq, lane)
+        JOIN visible AS v ON v.lane = f.lane
+    ),
+    single_events AS MATERIALIZED (
+        SELECT """
+    + _EVENT
+    + """
+        FROM (
+            SELECT o.seq, false AS is_fold FROM masked_owners AS o
+            UNION
+            SELECT a.seq, false FROM masked_answers AS a
+            UNION
+            SELECT f.seq, true FROM shown_folds AS f
+        ) AS wanted
+        CROSS JOIN LATERAL (
+            SELECT
+                e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+                e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
+                e.item_part, e.raw
+            FROM events AS e
+            WHERE e.session_uid = $1 AND e.seq = wanted.seq
+            OFFSET 0
+        ) AS e
+        WHERE wanted.is_fold OR e.lane IN (SELECT v.lane FROM visible AS v)
+    ),
+    opening AS MATERIALIZED (
+        SELECT """
+    + _EVENT
+    + """
+        FROM log
+        CROSS JOIN LATERAL ("""
+    + _OPENING
+    + """) AS c
+        JOIN events AS e ON e.session_uid = $1 AND e.seq = c.seq AND e.seq <= log.as_of_seq
+    )
+    """
+    + _SESSION_ROW
+    + """
+    UNION ALL
+    SELECT """
+    + _LANE_COLUMNS
+    + """
+    FROM lanes AS l
+    WHERE
+        l.session_uid = $1
+        AND l.lane IN (
+            SELECT e.lane FROM live_events AS e
+            UNION
+            SELECT e.lane FROM single_events AS e
+            UNION
+            SELECT e.lane FROM opening AS e
+        )
+    UNION ALL
+    SELECT
+        'e', e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+        e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
+        e.raw
+    FROM live_events AS e
+    UNION ALL
+    SELECT
+        'e', e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+        e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
+        e.raw
+    FROM single_events AS e
+    UNION ALL
+    SELECT
+        'o', e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+        e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
+        e.raw
+    FROM opening AS e
+"""
+)
+
+READ_LIVE: Final[LiteralString] = (
+    """
+    WITH log AS MATERIALIZED (
+        SELECT s.live, s.rewound, s.fold_seqs, s.fold_lanes, 9223372036854775807 AS as_of_seq
+        FROM sessions AS s
+        WHERE s.session_uid = $1
+    ),
+"""
+    + _READ
+)
+
+
+async def read_live(
+    connection: AsyncConnection, key: SessionKey, reader: Reader, derive: Derive
+) -> LogRead | None:
+    """Read what the reader sees now: one statement, one round trip."""
+    rows = await fetch(connection, READ_LIVE, key.uid, *reader_values(reader), DERIVED_VERSION)
+    return _log_read(key, reader, rows, derive)
+
+
+_READ_AT: Final[LiteralString] = (
+    """
+    WITH log AS MATERIALIZED (
+        SELECT
+            $7::text::int8multirange AS live,
+            $8::text::int8multirange AS rewound,
+            $9::bigint[] AS fold_seqs,
+            $10::integer[] AS fold_lanes,
+            $11::bigint AS as_of_seq
+    ),
+"""
+    + _READ
+)
+
+
+async def read_at(
+    connection: AsyncConnection,
+    key: SessionKey,
+    reader: Reader,
+    *,
+    as_of_seq: int,
+    markers: Sequence[LoggedMarker],
+    derive: Derive,
+) -> LogRead | None:
+    """Read what the reader saw with the head at ``as_of_seq``; the markers are those up to it."""
+    index = resolve((marker.seq, marker.marker) for marker in markers)
+    rows = await fetch(
+        connection,
+        _READ_AT,
+        key.uid,
+        *reader_values(reader),
+        DERIVED_VERSION,
+        pack_multirange(intersect(index.live, ((1, as_of_seq),))),
+        pack_multirange(index.rewound),
+        [shown.fold_seq for shown in index.sections],
+        shown_lanes(index, markers),
+        as_of_seq,
+    )
+    state = await replayed_state(connection, key, index, up_to_seq=as_of_seq)
+    return _log_read(key, reader, rows, derive, then=(index, state))
+
+
+_READ_ALL: Final[LiteralString] = (
+    _SESSION_ROW
+    + """
+    UNION ALL
+    SELECT """
+    + _LANE_COLUMNS
+    + """
+    FROM lanes AS l
+    WHERE l.session_uid = $1
+    UNION ALL
+    SELECT
+        'e', e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+        e.derived_version, e.resolved, e.requested_ids::text, e.marker, e.source_format,
+        e.item_part, CASE WHEN e.derived_version < $2 THEN e.raw END
+    FROM events AS e
+    WHERE e.session_uid = $1 AND e.seq <= $3
+"""
+)
+
+
+async def read_all(
+    connection: AsyncConnection, key: SessionKey, reader: Reader, derive: Derive
+) -> LogRead | None:
+    """Read every event up to the head, however it is read now."""
+    rows = await fetch(connection, _READ_ALL, key.uid, DERIVED_VERSION, FOREVER)
+    return _log_read(key, reader, rows, derive)
+
+
+async def read_all_at(
+    connection: AsyncConnection,
+    key: SessionKey,
+    reader: Reader,
+    *,
+    as_of_seq: int,
+    markers: Sequence[LoggedMarker],
+    derive: Derive,
+) -> LogRead | None:
+    """Read every event up to ``as_of_seq``, with the index and state of then."""
+    index = resolve((marker.seq, marker.marker) for marker in markers)
+    rows = await fetch(connection, _READ_ALL, key.uid, DERIVED_VERSION, as_of_seq)
+    state = await replayed_state(connection, key, index, up_to_seq=as_of_seq)
+    return _log_read(key, reader, rows, derive, then=(index, state))
+
+
+# One shape of rows for all reads, sorted out in one pass.
+
+
+def _log_read(
+    key: SessionKey,
+    reader: Reader,
+    rows: Sequence[Row],
+    derive: Derive,
+    *,
+    then: tuple[Index, Mapping[str, Json]] | None = None,
+) -> LogRead | None:
+    """Return what was read; ``then`` holds index and session state of an earlier position."""
+    lanes = {row["lane"]: unpack_lane(orjson.loads(row["derived"])) for row in _of_kind(rows, "l")}
+    events = [unpack_event(row, lanes[row["lane"]], derive) for row in _of_kind(rows, "e")]
+    events.sort(key=attrgetter("seq"))
+    openings = [unpack_event(row, lanes[row["lane"]], derive) for row in _of_kind(rows, "o")]
+    for row in _of_kind(rows, "s"):
+        # Large integers of the state survive json, not orjson.
+        incarnation, app_name, user_id, index, live, rewound, state, app, user = json.loads(
+            row["derived"]
+        )
+        index_then, state_then = then or (unpack_index(index, live, rewound), state)
+        return LogRead(
+            key=key,
+            incarnation=UUID(incarnation),
+            app_name=app_name,
+            user_id=user_id,
+            head_seq=row["seq"],
+            index=index_then,
+            events=tuple(events),
+            state=merge_state(state_then, app=app or {}, user=user or {}),
+            opening_args=_opening_args(openings or events, reader.isolation_scope),
+        )
+    return None
+
+
+def _of_kind(rows: Sequence[Row], kind: str) -> Iterator[Row]:
+    return (row for row in rows if row["row_kind"] == kind)
+
+
+def _opening_args(events: Iterable[Event], scope: str | None) -> str | None:
+    """Return the arguments of the first call that opened the scope, None without one."""
+    if not scope:
+        return None
+    return next(
+        (
+            call.args
+            for event in events
+            for call in event.calls
+            if call.id == scope and call.args != NO_ARGS
+        ),
+        None,
+    )

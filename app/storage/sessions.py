@@ -1,0 +1,394 @@
+"""Sessions, their state and policies: made, changed, forked and erased.
+
+Whoever changes the state of a session holds the lock of its row (``PgEventLog.lock_session``).
+"""
+
+# Statements that share a piece are put together from constants, as LiteralString proves.
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final, LiteralString
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.core.canonical import Json, canonical_json, clean_text
+from app.core.index import Index
+from app.core.session_state import evolve, split_state
+from app.ports import LockedSession, NewSession, SessionKey, SessionRow
+from app.storage.codec import unpack_index, unpack_json
+from app.storage.database import Row, fetch, fetch_one
+from app.storage.fork import fork_session
+from app.storage.state import replayed_state
+
+
+class PgSessions:
+    """:class:`app.ports.Sessions` on Postgres."""
+
+    async def create(self, connection: AsyncConnection, key: SessionKey, new: NewSession) -> bool:
+        return await _create(connection, key, new)
+
+    async def get(self, connection: AsyncConnection, key: SessionKey) -> SessionRow | None:
+        row = await fetch_one(connection, _GET, key.uid)
+        return None if row is None else _session_row(row)
+
+    async def list(
+        self,
+        connection: AsyncConnection,
+        tenant_id: str,
+        *,
+        app_name: str | None,
+        user_id: str | None,
+        updated_after: datetime | None,
+        metadata: Mapping[str, str],
+        after: tuple[datetime, str] | None,
+        limit: int,
+        descending: bool,
+    ) -> Sequence[SessionRow]:
+        rows = await fetch(
+            connection,
+            _LIST_NEWEST if descending else _LIST_OLDEST,
+            tenant_id,
+            app_name,
+            user_id,
+            updated_after,
+            canonical_json(dict(metadata)),
+            *(after or (None, None)),
+            limit,
+        )
+        return [_session_row(row) for row in rows]
+
+    async def update(
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        *,
+        policy: Json,
+        metadata: Mapping[str, Json],
+        ttl_s: int | None,
+    ) -> None:
+        await fetch(
+            connection,
+            _UPDATE,
+            key.uid,
+            _nullable_json(policy),
+            canonical_json(dict(metadata)),
+            ttl_s,
+        )
+
+    async def apply_state(
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        session: LockedSession,
+        delta: Mapping[str, Json],
+    ) -> None:
+        scoped = split_state(delta)
+        if scoped.session:
+            row = await fetch_one(connection, _SESSION_STATE, key.uid)
+            state = unpack_json(row["state"]) if row else {}
+            await _set_state(connection, key, evolve(state, scoped.session))
+        await _set_app_state(connection, key.tenant_id, session.app_name, scoped.app)
+        user = (session.app_name, session.user_id)
+        await _set_user_state(connection, key.tenant_id, user, scoped.user)
+
+    async def rewind_state(
+        self, connection: AsyncConnection, key: SessionKey, index: Index
+    ) -> None:
+        await _set_state(connection, key, await replayed_state(connection, key, index))
+
+    async def state(
+        self, connection: AsyncConnection, tenant_id: str, app_name: str, user_id: str | None = None
+    ) -> Mapping[str, Json]:
+        if user_id is None:
+            rows = await fetch(connection, _APP_STATE, tenant_id, app_name)
+        else:
+            rows = await fetch(connection, _USER_STATE, tenant_id, app_name, user_id)
+        return {row["key"]: unpack_json(row["value"]) for row in rows}
+
+    async def fork(
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        new_key: SessionKey,
+        *,
+        at_seq: int,
+        metadata: Mapping[str, Json],
+    ) -> bool:
+        return await fork_session(connection, key, new_key, at_seq=at_seq, metadata=metadata)
+
+    async def erase(
+        self, connection: AsyncConnection, key: SessionKey, *, actor: str, reason: str
+    ) -> bool:
+        await fetch(connection, _ALLOW_TIME)
+        row = await fetch_one(connection, _ERASE, key.uid, actor, reason)
+        return bool(row and row["is_erased"])
+
+    async def app_policy(self, connection: AsyncConnection, tenant_id: str, app_name: str) -> Json:
+        row = await fetch_one(connection, _APP_POLICY, tenant_id, app_name)
+        policy: Json = None if row is None else unpack_json(row["policy"])
+        return policy
+
+    async def set_app_policy(
+        self, connection: AsyncConnection, tenant_id: str, app_name: str, policy: Json
+    ) -> None:
+        await fetch(connection, _SET_APP_POLICY, tenant_id, app_name, canonical_json(policy))
+
+
+_CREATE: Final[LiteralString] = """
+    WITH made AS (
+        INSERT INTO sessions (session_uid, tenant_id, session_id, app_name, user_id, policy)
+        VALUES ($1, $2, $3, $4, $5, $6::text::json)
+        ON CONFLICT (session_uid) DO NOTHING
+        RETURNING session_uid
+    )
+    INSERT INTO session_details (
+        session_uid, base_state, state, metadata, ttl_s, expires_at, forked_from
+    )
+    SELECT
+        made.session_uid, $7::text::json, $7::text::json, $8::text::jsonb, $9::bigint,
+        statement_timestamp() + $9::bigint * interval '1 second', $10
+    FROM made
+    RETURNING session_uid
+"""
+
+
+async def _create(connection: AsyncConnection, key: SessionKey, new: NewSession) -> bool:
+    made = await fetch_one(
+        connection,
+        _CREATE,
+        key.uid,
+        key.tenant_id,
+        key.session_id,
+        new.app_name,
+        new.user_id,
+        _nullable_json(new.policy),
+        canonical_json(dict(new.state)),
+        canonical_json(dict(new.metadata)),
+        new.ttl_s,
+        new.forked_from,
+    )
+    if made is None:
+        return False
+    await _set_app_state(connection, key.tenant_id, new.app_name, new.app_state)
+    user = (new.app_name, new.user_id)
+    await _set_user_state(connection, key.tenant_id, user, new.user_state)
+    return True
+
+
+# Live events are counted when asked for: kept counts would have to be right through every
+# fold, pin, rewind and undo.
+_COUNTED: Final[LiteralString] = """
+    SELECT
+        s.session_uid, s.tenant_id, s.session_id, s.incarnation, s.app_name, s.user_id, s.head_seq,
+        s.index::text AS index, s.live::text AS live, s.rewound::text AS rewound,
+        s.policy::text AS policy, s.tokens_raw, s.compactions, s.updated_at, d.state::text AS state,
+        d.metadata::text AS metadata, d.ttl_s, d.forked_from, d.created_at, counted.events AS live_events, counted.tokens AS tokens_live
+    FROM sessions AS s
+    JOIN session_details AS d ON d.session_uid = s.session_uid
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS events, coalesce(sum(e.tokens), 0)::bigint AS tokens
+        FROM unnest(s.live) AS span
+        CROSS JOIN LATERAL (
+            SELECT e.tokens
+            FROM events AS e
+            WHERE
+                e.session_uid = s.session_uid
+                AND e.seq >= lower(span)
+                AND e.seq < coalesce(upper(span), 9223372036854775807)
+            OFFSET 0
+        ) AS e
+    ) AS counted
+"""
+_GET: Final[LiteralString] = (
+    _COUNTED
+    + """
+    WHERE s.session_uid = $1
+"""
+)
+
+
+def _session_row(row: Row) -> SessionRow:
+    return SessionRow(
+        key=SessionKey(row["tenant_id"], row["session_id"], row["session_uid"]),
+        incarnation=row["incarnation"],
+        app_name=row["app_name"],
+        user_id=row["user_id"],
+        head_seq=row["head_seq"],
+        state=unpack_json(row["state"]),
+        policy=unpack_json(row["policy"]),
+        metadata=unpack_json(row["metadata"]),
+        ttl_s=row["ttl_s"],
+        forked_from=row["forked_from"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        index=unpack_index(row["index"], row["live"], row["rewound"]),
+        # Seqs are dense.
+        events=row["head_seq"],
+        tokens_raw=row["tokens_raw"],
+        compactions=row["compactions"],
+        live_events=row["live_events"],
+        tokens_live=row["tokens_live"],
+    )
+
+
+# The page is found first, so that only its sessions are counted.
+_PAGE: Final[LiteralString] = """
+    SELECT s.session_uid
+    FROM sessions AS s
+    JOIN session_details AS d ON d.session_uid = s.session_uid
+    WHERE
+        s.tenant_id = $1
+        AND ($2::text IS NULL OR s.app_name = $2)
+        AND ($3::text IS NULL OR s.user_id = $3)
+        AND ($4::timestamptz IS NULL OR s.updated_at > $4)
+        AND NOT EXISTS (
+            SELECT
+            FROM json_each_text($5::text::json) AS wanted
+            WHERE d.metadata ->> wanted.key IS DISTINCT FROM wanted.value
+        )
+"""
+_LIST_OLDEST: Final[LiteralString] = (
+    _COUNTED
+    + """
+    JOIN ("""
+    + _PAGE
+    + """
+        AND ($6::timestamptz IS NULL OR (s.updated_at, s.session_id) > ($6, $7::text))
+        ORDER BY s.updated_at, s.session_id
+        LIMIT $8
+    ) AS page ON page.session_uid = s.session_uid
+    ORDER BY s.updated_at, s.session_id
+"""
+)
+_LIST_NEWEST: Final[LiteralString] = (
+    _COUNTED
+    + """
+    JOIN ("""
+    + _PAGE
+    + """
+        AND ($6::timestamptz IS NULL OR (s.updated_at, s.session_id) < ($6, $7::text))
+        ORDER BY s.updated_at DESC, s.session_id DESC
+        LIMIT $8
+    ) AS page ON page.session_uid = s.session_uid
+    ORDER BY s.updated_at DESC, s.session_id DESC
+"""
+)
+
+# The time to live counts from the last append.
+_UPDATE: Final[LiteralString] = """
+    WITH changed AS (
+        UPDATE sessions
+        SET policy = $2::text::json, updated_at = statement_timestamp()
+        WHERE session_uid = $1
+        RETURNING session_uid, head_seq
+    )
+    UPDATE session_details AS d
+    SET
+        metadata = $3::text::jsonb,
+        ttl_s = $4::bigint,
+        expires_at = coalesce(
+            (
+                SELECT e.created_at
+                FROM events AS e
+                WHERE e.session_uid = $1 AND e.seq = changed.head_seq
+            ),
+            d.created_at
+        ) + $4::bigint * interval '1 second'
+    FROM changed
+    WHERE d.session_uid = changed.session_uid
+"""
+
+_SESSION_STATE: Final[LiteralString] = """
+    SELECT state::text AS state
+    FROM session_details
+    WHERE session_uid = $1
+"""
+
+_SET_STATE: Final[LiteralString] = """
+    UPDATE session_details
+    SET state = $2::text::json
+    WHERE session_uid = $1
+"""
+
+
+async def _set_state(
+    connection: AsyncConnection, key: SessionKey, state: Mapping[str, Json]
+) -> None:
+    await fetch(connection, _SET_STATE, key.uid, canonical_json(dict(state)))
+
+
+_APP_STATE: Final[LiteralString] = """
+    SELECT key, value::text AS value
+    FROM app_states
+    WHERE tenant_id = $1 AND app_name = $2
+    ORDER BY key
+"""
+
+_USER_STATE: Final[LiteralString] = """
+    SELECT key, value::text AS value
+    FROM user_states
+    WHERE tenant_id = $1 AND app_name = $2 AND user_id = $3
+    ORDER BY key
+"""
+
+# Sorted keys: sessions that write the same ones lock them in the same order.
+_SET_APP_STATE: Final[LiteralString] = """
+    INSERT INTO app_states (tenant_id, app_name, key, value)
+    SELECT $1, $2, given.key, given.value::json
+    FROM unnest($3::text[], $4::text[]) AS given (key, value)
+    ON CONFLICT (tenant_id, app_name, key)
+        DO UPDATE SET value = excluded.value, updated_at = statement_timestamp()
+"""
+
+
+async def _set_app_state(
+    connection: AsyncConnection, tenant_id: str, app_name: str, state: Mapping[str, Json]
+) -> None:
+    if state:
+        await fetch(connection, _SET_APP_STATE, tenant_id, app_name, *_sorted_columns(state))
+
+
+_SET_USER_STATE: Final[LiteralString] = """
+    INSERT INTO user_states (tenant_id, app_name, user_id, key, value)
+    SELECT $1, $2, $3, given.key, given.value::json
+    FROM unnest($4::text[], $5::text[]) AS given (key, value)
+    ON CONFLICT (tenant_id, app_name, user_id, key)
+        DO UPDATE SET value = excluded.value, updated_at = statement_timestamp()
+"""
+
+
+async def _set_user_state(
+    connection: AsyncConnection, tenant_id: str, user: tuple[str, str], state: Mapping[str, Json]
+) -> None:
+    if state:
+        await fetch(connection, _SET_USER_STATE, tenant_id, *user, *_sorted_columns(state))
+
+
+def _sorted_columns(state: Mapping[str, Json]) -> tuple[Sequence[str], Sequence[str]]:
+    # A key becomes text in Postgres, where two keys may be one after cleaning: the last one stands.
+    cleaned = {clean_text(key): canonical_json(value) for key, value in state.items()}
+    keys = sorted(cleaned)
+    return keys, [cleaned[key] for key in keys]
+
+
+# A large session takes longer than a request may.
+_ALLOW_TIME: Final[LiteralString] = "SELECT set_config('statement_timeout', '5min', true)"
+
+_ERASE: Final[LiteralString] = "SELECT erase_session($1, $2, $3) AS is_erased"
+
+_APP_POLICY: Final[LiteralString] = """
+    SELECT policy::text AS policy
+    FROM app_policies
+    WHERE tenant_id = $1 AND app_name = $2
+"""
+
+_SET_APP_POLICY: Final[LiteralString] = """
+    INSERT INTO app_policies (tenant_id, app_name, policy)
+    VALUES ($1, $2, $3::text::json)
+    ON CONFLICT (tenant_id, app_name)
+        DO UPDATE SET policy = excluded.policy, updated_at = statement_timestamp()
+"""
+
+
+def _nullable_json(value: Json) -> str | None:
+    return None if value is None else canonical_json(value)
