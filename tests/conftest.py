@@ -28,6 +28,13 @@ SHARED_DIR: Final = Path(os.environ.get("FOLDLINE_SHARED_DIR", REPOSITORY.parent
 IS_CI: Final = os.environ.get("CI") == "true"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what golden cases need."""
+    parser.addoption(
+        "--update-golden", action="store_true", help="write what the golden cases give now"
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_from_outside() -> Iterator[None]:
     """Keep the developer's settings, and the names above, out of the code and its processes."""
