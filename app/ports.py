@@ -1,7 +1,8 @@
 """Protocols that the services need, and the plain values that cross them.
 
-A service opens a transaction, hands its connection to the store's methods, and commits by leaving the
-block; the store never commits. ``Connection`` is opaque here: only the storage knows what it is.
+A service opens a transaction, hands its connection to the store's methods, and commits by leaving
+the block; the store never commits. ``Connection`` is opaque here: only the storage knows what it
+is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from uuid import UUID
 from app.core.canonical import Json
 from app.core.events import Event, Marker
 from app.core.index import Index
-from app.core.lanes import Reader
+from app.core.lanes import ANYONE, Reader
 from app.core.ranges import Ranges
 from app.core.resolve import Facts, Needs
 
@@ -84,6 +85,8 @@ class LockedSession:
     head_seq: int
     index: Index
     policy: Json
+    #: Seq of the newest rewind, 0 without one.
+    last_rewind_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +210,17 @@ class EventLog(Protocol):
         """Read what the reader saw when the head was at ``as_of_seq``. At most a few statements."""
 
     async def read_all(
-        self, connection: Connection, key: SessionKey, as_of_seq: int | None = None
+        self,
+        connection: Connection,
+        key: SessionKey,
+        as_of_seq: int | None = None,
+        *,
+        reader: Reader = ANYONE,
     ) -> LogRead | None:
-        """Read every event up to a position: what ``explain`` and the tests compare with."""
+        """Read every event up to a position: what ``explain`` and the tests compare with.
+
+        The reader is only asked for the arguments that opened its scope.
+        """
 
     async def list_events(
         self, connection: Connection, key: SessionKey, wanted: EventFilter, index: Index
@@ -244,7 +255,7 @@ class Sessions(Protocol):
     async def get(self, connection: Connection, key: SessionKey) -> SessionRow | None:
         """Return the session with its counts."""
 
-    async def list(  # noqa: A003
+    async def list(
         self,
         connection: Connection,
         tenant_id: str,
@@ -376,8 +387,16 @@ class ApiKeys(Protocol):
 class CompileInputs(Protocol):
     """Inputs of earlier compiles, by digest."""
 
-    async def keep(self, connection: Connection, tenant_id: str, digest: str, body: str) -> None:
-        """Keep the inputs; keeping them again does nothing."""
+    async def keep(
+        self,
+        connection: Connection,
+        tenant_id: str,
+        digest: str,
+        body: str,
+        *,
+        key: SessionKey | None,
+    ) -> None:
+        """Keep the inputs; keeping them again does nothing. Erased with their session, if any."""
 
     async def find(self, connection: Connection, tenant_id: str, digest: str) -> str | None:
         """Return the inputs of a digest, None if unknown."""
