@@ -16,8 +16,8 @@ Checked against the SDK's request types (anthropic 2.14) on 2026-11-29.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -40,6 +40,7 @@ from app.formats.anthropic_rules import (
     IMAGE_TYPES,
     MAX_CALL_ID_LENGTH,
     MAX_NAME_LENGTH,
+    is_block_accepted,
     validate,
 )
 from app.formats.fields import json_array, refuse_deep
@@ -58,6 +59,8 @@ JsonObject: TypeAlias = dict[str, Json]
 
 _PROVIDER: Final = "anthropic"
 _PDF: Final = "application/pdf"
+#: What a caller may not smuggle past the rules of pairing and signing.
+_MODELLED: Final = frozenset({"text", "thinking", "tool_result", "tool_use"})
 
 # ---------------------------------------------------------------------------------------- inbound
 
@@ -313,6 +316,11 @@ class Anthropic:
         return True
 
     @property
+    def refuses_thought_last(self) -> bool:
+        # Left by a response that broke off: the block proves what never came.
+        return True
+
+    @property
     def needs_ids(self) -> bool:
         return True
 
@@ -326,7 +334,8 @@ class Anthropic:
             case FunctionResponse():
                 return role == "user"
             case Opaque():
-                return _is_verbatim(part) or (not part.thought and bool(part.text.strip()))
+                told = not part.thought and bool(part.text.strip())
+                return told or _verbatim_block(part, role) is not None
             case Text() if part.thought:
                 return role == "model" and _is_signed(part)
             case _ if part.thought:
@@ -334,12 +343,12 @@ class Anthropic:
             case Text():
                 return bool(part.text.strip())
             case InlineData() | FileData():
-                return role == "user" and _media_fragment(part) is not None
+                return role == "user" and _is_taken(part)
             case ExecutableCode() | CodeExecutionResult():
                 return True
 
     def render_part(self, part: Part, role: Role) -> str:
-        del role  # A block looks the same in both.
+        """Return the part's JSON text. Total: what the format does not say is rendered too."""
         match part:
             case Text():
                 return _thinking_fragment(part) if part.thought else _text_fragment(part.text)
@@ -348,15 +357,13 @@ class Anthropic:
             case FunctionResponse():
                 return _response_fragment(part)
             case InlineData() | FileData():
-                fragment = _media_fragment(part)
-                assert fragment is not None, "only for parts that the format says"
-                return fragment
+                return _media_fragment(part)
             case ExecutableCode():
                 return _text_fragment(f"```{part.language.lower()}\n{part.code}\n```")
             case CodeExecutionResult():
                 return _text_fragment(f"{part.outcome}\n```\n{part.output}\n```".lstrip())
             case Opaque():
-                return part.raw if _is_verbatim(part) else _text_fragment(part.text)
+                return _verbatim_block(part, role) or _text_fragment(part.text)
 
     def render_tools(self, tools: Sequence[str]) -> str:
         """Return the tools field; both our shape and the provider's are accepted.
@@ -369,10 +376,13 @@ class Anthropic:
     def render_request(
         self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
     ) -> dict[str, str]:
-        """Return ``system``, ``messages`` and ``tools``."""
+        """Return ``system``, ``messages`` and ``tools``.
+
+        What the format does not say is left out, should it have been rendered.
+        """
         del model  # Nothing here depends on it.
         body = {"system": json_string(system)} if system else {}
-        body["messages"] = json_array(_messages(contents))
+        body["messages"] = json_array(_messages(_said(self, content) for content in contents))
         if tools not in ("", "[]"):
             body["tools"] = tools
         return body
@@ -381,8 +391,24 @@ class Anthropic:
 ANTHROPIC: Final = Anthropic()
 
 
-def _is_verbatim(part: Opaque) -> bool:
-    return part.provider == _PROVIDER
+def _said(wire: "Anthropic", content: RenderedContent) -> RenderedContent:
+    parts = tuple(part for part in content.parts if wire.says(part.placed.part, content.role))
+    return content if len(parts) == len(content.parts) else replace(content, parts=parts)
+
+
+def _verbatim_block(part: Opaque, role: Role) -> str | None:
+    """Return the text of a block of this API, if it is one and may stand in this role."""
+    if part.provider != _PROVIDER or part.type in _MODELLED:
+        return None
+    block = json.loads(part.raw)
+    if not isinstance(block, dict) or block.get("type") != part.type:
+        return None
+    if not is_block_accepted(block, "assistant" if role == "model" else "user"):
+        return None
+    # Where the cache ends is decided for the whole request.
+    if block.pop("cache_control", None) is not None:
+        return canonical_json(block)
+    return part.raw
 
 
 def _is_signed(part: Text) -> bool:
@@ -423,47 +449,45 @@ def _result_fragment(response: FunctionResponse) -> str:
     if not response.media:
         return json_string(text) if text.strip() else ""
     blocks = [_text_fragment(text)] if text.strip() and text != "{}" else []
-    return json_array([*blocks, *(_attached_fragment(part) for part in response.media)])
+    return json_array([*blocks, *map(_media_fragment, response.media)])
 
 
-def _attached_fragment(part: InlineData | FileData) -> str:
-    fragment = _media_fragment(part)
-    if fragment is not None:
-        return fragment
-    label = part.display_name or part.mime_type or "a file"
-    return _text_fragment(f"[{label} left out: this provider does not take it]")
+def _mime_type(part: InlineData | FileData) -> str:
+    mime_type = part.mime_type or (
+        mime_type_of(part.file_uri) if isinstance(part, FileData) else ""
+    )
+    return (mime_type or "").lower().partition(";")[0].strip()
 
 
-def _media_fragment(part: InlineData | FileData) -> str | None:
-    """Return the block that carries the media, or None."""
+def _is_taken(part: InlineData | FileData) -> bool:
+    """Tell whether a user message has a place for the media."""
+    mime_type = _mime_type(part)
     if isinstance(part, FileData):
-        return _linked_fragment(part)
+        is_known = mime_type.startswith("image/") or mime_type == _PDF
+        return is_known and is_web_url(part.file_uri)
     if not part.data:
-        return None
-    mime_type = part.mime_type.lower().partition(";")[0].strip()
-    if mime_type in IMAGE_TYPES:
-        return f'{{"type":"image","source":{_base64_source(mime_type, part.data)}}}'
-    if mime_type == _PDF:
-        return _document(_base64_source(mime_type, part.data), part.display_name)
-    text = decode_text(part.data) if mime_type.startswith("text/") else None
-    if not text or not text.strip():
-        return None
-    source = f'{{"type":"text","media_type":"text/plain","data":{json_string(clean_text(text))}}}'
-    return _document(source, part.display_name)
+        return False
+    if mime_type.startswith("text/"):
+        return bool((decode_text(part.data) or "").strip())
+    return mime_type in IMAGE_TYPES or mime_type == _PDF
 
 
-def _linked_fragment(part: FileData) -> str | None:
-    mime_type = part.mime_type or mime_type_of(part.file_uri) or ""
-    if not is_web_url(part.file_uri):
-        return None
-    source = f'{{"type":"url","url":{json_string(part.file_uri)}}}'
+def _media_fragment(part: InlineData | FileData) -> str:
+    """Return the block that carries the media, or tells that it is missing."""
+    mime_type = _mime_type(part)
+    if not _is_taken(part):
+        label = part.display_name or mime_type or "a file"
+        return _text_fragment(f"[{label} left out: this provider does not take it]")
+    if isinstance(part, FileData):
+        source = f'{{"type":"url","url":{json_string(part.file_uri)}}}'
+    elif mime_type.startswith("text/"):
+        text = json_string(clean_text(decode_text(part.data) or ""))
+        source = f'{{"type":"text","media_type":"text/plain","data":{text}}}'
+    else:
+        source = f'{{"type":"base64","media_type":"{mime_type}","data":{json_string(part.data)}}}'
     if mime_type.startswith("image/"):
         return f'{{"type":"image","source":{source}}}'
-    return _document(source, part.display_name) if mime_type == _PDF else None
-
-
-def _base64_source(mime_type: str, data: str) -> str:
-    return f'{{"type":"base64","media_type":"{mime_type}","data":{json_string(data)}}}'
+    return _document(source, part.display_name)
 
 
 def _document(source: str, title: str | None) -> str:
@@ -487,7 +511,7 @@ def _tool(text: str, index: int) -> str:
     return canonical_json({"name": name, **described, "input_schema": schema})
 
 
-def _messages(contents: Sequence[RenderedContent]) -> Iterator[str]:
+def _messages(contents: Iterable[RenderedContent]) -> Iterator[str]:
     for one in contents:
         if one.parts:
             role = "assistant" if one.content.role == "model" else "user"

@@ -131,6 +131,13 @@ def _block(block: Json, role: str, path: str) -> Violations:
             if role != "user":
                 yield Violation("media_by_user", path)
             yield from _media(block, kind, path)
+        case kind if kind.endswith(("_tool_use", "_tool_result")) and role != "assistant":
+            yield Violation("server_tool_by_assistant", path)
+
+
+def is_block_accepted(block: Json, role: str) -> bool:
+    """Tell whether a block breaks no rule of its own in a message of this role."""
+    return next(_block(block, role, ""), None) is None
 
 
 def _text(value: Json, path: str) -> Violations:
@@ -368,9 +375,9 @@ def _holders(request: JsonObject) -> Iterator[tuple[Json, str]]:
         for index, block in enumerate(_blocks(message) if isinstance(message, dict) else ()):
             path = f"/messages/{number}/content/{index}"
             yield block, path
-            inner = block.get("content") if _type(block) == "tool_result" else None
-            assert isinstance(block, dict) or inner is None
-            for at, item in enumerate(inner if isinstance(inner, list) else ()):
+            inner = block.get("content") if isinstance(block, dict) else None
+            is_result = _type(block) == "tool_result"
+            for at, item in enumerate(inner if is_result and isinstance(inner, list) else ()):
                 yield item, f"{path}/content/{at}"
     # The automatic marker stands on the last block and takes a slot of its own.
     yield request, ""

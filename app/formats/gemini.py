@@ -203,6 +203,7 @@ class Gemini:
     needs_alternation: bool = True
     #: Only empty text is, but white space alone says nothing either.
     refuses_blank_text: bool = True
+    refuses_thought_last: bool = False
     needs_ids: bool = False
 
     def emit_id(self, call_id: str) -> str:

@@ -28,6 +28,7 @@ class Native:
     merges_turns: bool = True
     needs_alternation: bool = False
     refuses_blank_text: bool = False
+    refuses_thought_last: bool = False
     needs_ids: bool = False
 
     def emit_id(self, call_id: str) -> str:

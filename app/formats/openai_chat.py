@@ -20,7 +20,7 @@ Checked against the SDK's request types (openai 3.57) on 2026-11-29.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, clean_text, json_string
@@ -53,6 +53,7 @@ from app.formats.openai_chat_rules import (
     MAX_CALL_ID_LENGTH,
     MAX_NAME_LENGTH,
     is_json,
+    is_part_accepted,
     validate,
 )
 
@@ -349,6 +350,10 @@ class OpenAIChat:
         return True
 
     @property
+    def refuses_thought_last(self) -> bool:
+        return False
+
+    @property
     def needs_ids(self) -> bool:
         return True
 
@@ -368,11 +373,12 @@ class OpenAIChat:
             case Opaque():
                 return _is_verbatim(part, role) or bool(part.text.strip())
             case InlineData() | FileData():
-                return role == "user" and _media_fragment(part) is not None
+                return role == "user" and _is_taken(part)
             case ExecutableCode() | CodeExecutionResult():
                 return True
 
     def render_part(self, part: Part, role: Role) -> str:
+        """Return the part's JSON text. Total: what the format does not say is rendered too."""
         match part:
             case Text():
                 return _text_fragment(part.text)
@@ -381,9 +387,7 @@ class OpenAIChat:
             case FunctionResponse():
                 return _response_fragment(part)
             case InlineData() | FileData():
-                fragment = _media_fragment(part)
-                assert fragment is not None, "only for parts that the format says"
-                return fragment
+                return _media_fragment(part)
             case ExecutableCode():
                 return _text_fragment(f"```{part.language.lower()}\n{part.code}\n```")
             case CodeExecutionResult():
@@ -402,10 +406,13 @@ class OpenAIChat:
     def render_request(
         self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
     ) -> dict[str, str]:
-        """Return ``messages`` and ``tools``. The system text is the first message."""
+        """Return ``messages`` and ``tools``. The system text is the first message.
+
+        What the format does not say is left out, should it have been rendered.
+        """
         del model  # Nothing here depends on it.
         messages = [_message("system", json_string(system))] if system else []
-        messages += _messages(contents)
+        messages += _messages([_said(self, content) for content in contents])
         body = {"messages": json_array(messages)}
         return {**body, "tools": tools} if tools not in ("", "[]") else body
 
@@ -417,11 +424,18 @@ def _text_fragment(text: str) -> str:
     return f"{_TEXT_HEAD}{json_string(text)}}}"
 
 
+def _said(wire: "OpenAIChat", content: RenderedContent) -> RenderedContent:
+    parts = tuple(part for part in content.parts if wire.says(part.placed.part, content.role))
+    return content if len(parts) == len(content.parts) else replace(content, parts=parts)
+
+
 def _is_verbatim(part: Opaque, role: Role) -> bool:
     """Tell whether the block is one of this API's and may stand in this role."""
-    if part.provider != _PROVIDER:
+    if part.provider != _PROVIDER or part.type != ("refusal" if role == "model" else "file"):
         return False
-    return part.type == "refusal" if role == "model" else part.type == "file"
+    block = json.loads(part.raw)
+    is_named = isinstance(block, dict) and block.get("type") == part.type
+    return is_named and is_part_accepted(block, "assistant" if role == "model" else "user")
 
 
 def _call_fragment(call: FunctionCall) -> str:
@@ -452,28 +466,38 @@ def _attached_fragments(response: FunctionResponse) -> tuple[str, ...]:
     if not response.media:
         return ()
     heading = _text_fragment(f"[attached to the result of {response.name or 'the tool call'}]")
-    return (heading, *(_attached_fragment(part) for part in response.media))
-
-
-def _attached_fragment(part: InlineData | FileData) -> str:
-    fragment = _media_fragment(part)
-    if fragment is not None:
-        return fragment
-    label = part.display_name or part.mime_type or "a file"
-    return _text_fragment(f"[{label} left out: this provider does not take it]")
+    return (heading, *map(_media_fragment, response.media))
 
 
 def _tail(fragments: Iterable[str]) -> str:
     return "," + ",".join(fragments) + "]"
 
 
-def _media_fragment(part: InlineData | FileData) -> str | None:
-    """Return the part of a user message that carries the media, or None."""
+def _mime_type(part: InlineData) -> str:
+    return part.mime_type.lower().partition(";")[0].strip()
+
+
+def _is_taken(part: InlineData | FileData) -> bool:
+    """Tell whether a user message has a place for the media."""
     if isinstance(part, FileData):
-        return _linked_fragment(part)
+        mime_type = part.mime_type or mime_type_of(part.file_uri) or ""
+        return is_web_url(part.file_uri) and mime_type.startswith("image/")
     if not part.data:
-        return None
-    mime_type = part.mime_type.lower().partition(";")[0].strip()
+        return False
+    mime_type = _mime_type(part)
+    if mime_type.startswith("text/"):
+        return bool((decode_text(part.data) or "").strip())
+    return mime_type in IMAGE_TYPES or mime_type in AUDIO_FORMATS or mime_type == _PDF
+
+
+def _media_fragment(part: InlineData | FileData) -> str:
+    """Return the part of a user message that carries the media, or tells that it is missing."""
+    if not _is_taken(part):
+        label = part.display_name or part.mime_type or "a file"
+        return _text_fragment(f"[{label} left out: this provider does not take it]")
+    if isinstance(part, FileData):
+        return _image_fragment(part.file_uri)
+    mime_type = _mime_type(part)
     if mime_type in IMAGE_TYPES:
         return _image_fragment(f"data:{mime_type};base64,{part.data}")
     if mime_type in AUDIO_FORMATS:
@@ -487,15 +511,7 @@ def _media_fragment(part: InlineData | FileData) -> str | None:
             f"{json_string(f'data:{mime_type};base64,{part.data}')},"
             f'"filename":{json_string(part.display_name or "document.pdf")}}}}}'
         )
-    text = decode_text(part.data) if mime_type.startswith("text/") else None
-    return _text_fragment(clean_text(text)) if text and text.strip() else None
-
-
-def _linked_fragment(part: FileData) -> str | None:
-    mime_type = part.mime_type or mime_type_of(part.file_uri)
-    if not is_web_url(part.file_uri) or not (mime_type or "").startswith("image/"):
-        return None
-    return _image_fragment(part.file_uri)
+    return _text_fragment(clean_text(decode_text(part.data) or ""))
 
 
 def _image_fragment(url: str) -> str:

@@ -130,6 +130,11 @@ def _part(part: Json, role: str, path: str) -> Violations:
             yield from _file(part.get("file"), f"{path}/file")
 
 
+def is_part_accepted(part: Json, role: str) -> bool:
+    """Tell whether a content part breaks no rule of its own in a message of this role."""
+    return next(_part(part, role, ""), None) is None
+
+
 def _text(text: Json, path: str) -> Violations:
     if not isinstance(text, str):
         yield Violation("shape", path)

@@ -432,6 +432,31 @@ def test_thinking_returns_to_its_own_provider_only(name: str, returned: set[str]
     assert all(f'"{said}"' in text for said in ("one", "two", "three", "four"))
 
 
+@pytest.mark.parametrize("preset", ["stable", "adk"])
+@every_format
+def test_thinking_of_a_response_that_broke_off_ends_no_turn(name: str, preset: str) -> None:
+    signed: Json = {
+        "text": "deep",
+        "thought": True,
+        "thought_signature": "c2ln",
+        "signature_provider": "anthropic",
+    }
+    events: list[Json] = [
+        native("user", {"text": "go"}),
+        native(AGENT, signed, {"text": "begun"}, signed),
+        native("user", {"text": "stop"}),
+        native(AGENT, signed),
+        native("user", {"text": "again"}),
+    ]
+    log = append_items("native", events)
+    result = compile_for(log, name, preset=preset)
+    if preset == "stable":
+        assert violations_of(result, name) == ()
+    if (name, preset) == ("anthropic", "stable"):
+        assert [repair.rule for repair in result.repairs] == ["thought_last", "thought_last"]
+        assert json.dumps(body_of(result, name)).count("c2ln") == 1
+
+
 # Roles
 
 

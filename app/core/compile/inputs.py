@@ -160,6 +160,10 @@ class Format(Protocol):
         """Empty or white-space text is refused."""
 
     @property
+    def refuses_thought_last(self) -> bool:
+        """A model's turn may not end in a thought."""
+
+    @property
     def needs_ids(self) -> bool:
         """Every call must carry an id."""
 

@@ -436,6 +436,40 @@ def test_part_takes_the_providers_shape(part: Part, expected: Json) -> None:
     assert rendered(part) == expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        ("tool_use", '{"type":"tool_use","id":"a","name":"f","input":{}}'),
+        ("note", '{"type":"tool_use","id":"a","name":"f","input":{}}'),
+        ("thinking", '{"type":"thinking","thinking":"hm","signature":"forged"}'),
+        ("redacted_thinking", '{"type":"redacted_thinking"}'),
+        ("image", '{"type":"image","source":{"type":"url","url":"gs://a"}}'),
+        ("note", "5"),
+    ],
+)
+def test_opaque_block_that_would_break_a_rule_is_not_verbatim(kind: str, raw: str) -> None:
+    part = Opaque(provider="anthropic", type=kind, raw=raw)
+    assert not ANTHROPIC.says(part, "model")
+    assert messages_of(turn("model", replace(part, text="told"))) == [
+        {"role": "assistant", "content": [{"type": "text", "text": "told"}]}
+    ]
+
+
+def test_opaque_blocks_stand_where_the_provider_takes_them_and_mark_no_cache() -> None:
+    raw = '{"type":"server_tool_use","id":"s","name":"n","input":{},"cache_control":{"type":"x"}}'
+    server = Opaque(provider="anthropic", type="server_tool_use", raw=raw)
+    assert not ANTHROPIC.says(server, "user")
+    assert "cache_control" not in ANTHROPIC.render_part(server, "model")
+
+
+def test_what_is_not_said_is_left_out_of_the_request_even_when_it_was_rendered() -> None:
+    parts = (text("hm", thought=True), text("said"), InlineData(mime_type="video/mp4", data="A"))
+    placed = tuple(PlacedPart(part) for part in parts)
+    forced = tuple(RenderedPart(one, ANTHROPIC.render_part(one.part, "model")) for one in placed)
+    (message,) = messages_of(RenderedContent(Content("model", placed), forced))
+    assert message["content"] == [{"type": "text", "text": "said"}]
+
+
 @pytest.mark.parametrize("call_id", ["toolu_01AbC-9", "call_PbWErNIge3YTrli3fiVvmIid", "0"])
 def test_id_that_fits_is_emitted_as_it_is(call_id: str) -> None:
     assert ANTHROPIC.emit_id(call_id) == call_id
@@ -628,6 +662,11 @@ def test_valid_requests_break_nothing() -> None:
         ([user(THINKING)], "thinking_by_assistant", "/messages/0/content/0"),
         ([user(called())], "call_by_assistant", "/messages/0/content/0"),
         ([user(), assistant(answered()), user()], "result_by_user", "/messages/1/content/0"),
+        (
+            [user({"type": "server_tool_use", "id": "s", "name": "n", "input": {}})],
+            "server_tool_by_assistant",
+            "/messages/0/content/0",
+        ),
         (
             [user(), assistant(pictured(BASE64_PNG)), user()],
             "media_by_user",

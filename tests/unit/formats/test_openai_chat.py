@@ -486,6 +486,27 @@ def test_refusal_returns_to_the_assistant_verbatim() -> None:
     assert told == {"role": "user", "content": "no"}
 
 
+@pytest.mark.parametrize(
+    "raw",
+    ["5", '{"type":"text","text":"a"}', '{"type":"file","file":{}}', '{"type":"file"}'],
+)
+def test_opaque_part_that_would_break_a_rule_is_not_verbatim(raw: str) -> None:
+    part = Opaque(provider="openai", type="file", raw=raw)
+    assert not OPENAI_CHAT.says(part, "user")
+    assert messages_of(turn("user", replace(part, text="told"))) == [
+        {"role": "user", "content": "told"}
+    ]
+
+
+def test_what_is_not_said_is_left_out_of_the_request_even_when_it_was_rendered() -> None:
+    parts = (text("hm", thought=True), text("said"), InlineData(mime_type="video/mp4", data="A"))
+    placed = tuple(PlacedPart(part) for part in parts)
+    forced = tuple(RenderedPart(one, OPENAI_CHAT.render_part(one.part, "model")) for one in placed)
+    assert messages_of(RenderedContent(Content("model", placed), forced)) == [
+        {"role": "assistant", "content": "said"}
+    ]
+
+
 def test_id_that_fits_is_emitted_as_it_is_and_long_ones_stay_apart() -> None:
     assert OPENAI_CHAT.emit_id("call 1:ä") == "call 1:ä"
     one, other = OPENAI_CHAT.emit_id("x" * 50 + "1"), OPENAI_CHAT.emit_id("x" * 50 + "2")

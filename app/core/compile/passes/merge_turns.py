@@ -10,6 +10,9 @@ gets a user text between them, before a first and after a last one. The text aft
 very text that will stand between it and the reply, so the prefix holds. Ephemeral text does not
 count: it will be gone.
 
+Where the provider refuses a turn that ends in a thought, what a response that broke off had thought
+last is left out.
+
 Runs after everything that adds contents. Under ``adk`` nothing is merged and no text is added.
 """
 
@@ -17,7 +20,7 @@ from dataclasses import replace
 from typing import Final
 
 from app.core.compile.inputs import CompileInput, Report
-from app.core.contents import Content, Contents, PlacedPart, Text
+from app.core.contents import Content, Contents, FunctionCall, PlacedPart, Text
 
 #: What a user's turn says where the provider needs one and the log has none.
 NUDGE_TEXT: Final = "Continue."
@@ -28,6 +31,8 @@ def merge_turns(contents: Contents, inputs: CompileInput, report: Report) -> Con
     """Return the contents as the turns that the format wants."""
     if inputs.options.preset == "adk":
         return contents
+    if inputs.format.refuses_thought_last:
+        contents = _without_last_thoughts(contents, report)
     if inputs.format.needs_alternation and inputs.options.tail_nudge:
         contents = _nudged(contents, report)
     if not inputs.format.merges_turns:
@@ -39,6 +44,27 @@ def merge_turns(contents: Contents, inputs: CompileInput, report: Report) -> Con
         else:
             merged.append(content)
     return tuple(merged)
+
+
+def _without_last_thoughts(contents: Contents, report: Report) -> Contents:
+    """Leave out the thoughts that nothing of their response follows."""
+    kept: list[Content] = []
+    dropped: list[PlacedPart] = []
+    for content in reversed(contents):
+        parts = content.parts
+        if content.role == "model" and not (kept and _is_one_turn(content, kept[-1])):
+            while parts and _is_thought(parts[-1]):
+                dropped.append(parts[-1])
+                parts = parts[:-1]
+        if parts:
+            kept.append(replace(content, parts=parts))
+    for placed in reversed(dropped):
+        report.repair("thought_last", placed.seq, "a thought that nothing follows")
+    return tuple(reversed(kept))
+
+
+def _is_thought(placed: PlacedPart) -> bool:
+    return placed.part.thought and not isinstance(placed.part, FunctionCall)
 
 
 def _joined_responses(contents: Contents) -> Contents:
