@@ -12,10 +12,17 @@ from app.api.errors import add_error_handlers
 from app.api.middleware import Compression, RequestContext
 from app.api.openapi import use_own_document
 from app.api.routes import compactions, events, health, sessions
+from app.api.routes import compile as compiling
 from app.settings import Settings
 from app.wiring import build
 
-ROUTERS: Final = (health.router, sessions.router, events.router, compactions.router)
+ROUTERS: Final = (
+    health.router,
+    sessions.router,
+    events.router,
+    compactions.router,
+    compiling.router,
+)
 
 
 def create_app(settings: Settings) -> FastAPI:

@@ -13,6 +13,10 @@ from app.services.append_marker import AppendMarker
 from app.services.authenticate import Authenticate, CreateKey
 from app.services.bundle import Services
 from app.services.check_health import CheckHealth
+from app.services.compare_compiles import CompareCompiles
+from app.services.compile_context import CompileContext
+from app.services.compile_stateless import CompileStateless
+from app.services.count_tokens import CountTokens
 from app.services.fold_events import FoldEvents
 from app.services.pin_events import PinEvents
 from app.services.prepare_events import BatchLimits, EventPreparer
@@ -22,6 +26,7 @@ from app.services.rewind_session import RewindSession
 from app.services.sessions import ManageSessions
 from app.settings import Settings, SettingsError
 from app.storage.api_keys import PgApiKeys
+from app.storage.compile_inputs import PgCompileInputs
 from app.storage.database import PgDatabase
 from app.storage.event_log import PgEventLog
 from app.storage.idempotency import PgIdempotencyKeys
@@ -79,6 +84,17 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
     append_marker = AppendMarker(
         database=database, keys=keys, append_events=append_events, clock=clock
     )
+    compile_context = CompileContext(
+        database=database,
+        log=log,
+        inputs=PgCompileInputs(),
+        append_events=append_events,
+        tokens=tokens,
+        token_method=tokens.method,
+        tail_nudge=settings.tail_nudge,
+        verify_compile=settings.verify_compile,
+        min_seq_wait_ms=settings.min_seq_wait_ms,
+    )
     read_events = ReadEvents(database=database, log=log, sessions=sessions, preparer=preparer)
     return Services(
         authenticate=_authenticate(settings, database),
@@ -112,6 +128,14 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
         fold_events=FoldEvents(
             database=database, log=log, sessions=sessions, append_marker=append_marker
         ),
+        compile_context=compile_context,
+        compile_stateless=CompileStateless(
+            preparer=preparer, compile_context=compile_context, clock=clock
+        ),
+        compare_compiles=CompareCompiles(
+            database=database, log=log, compile_context=compile_context
+        ),
+        count_tokens=CountTokens(tokens=tokens, method=tokens.method, converters=CONVERTERS),
     )
 
 

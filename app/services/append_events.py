@@ -159,7 +159,7 @@ class AppendEvents:
     ) -> AppendStep:
         """Insert what is new of the prepared events, and apply what they change."""
         known = await self._known(connection, append.key, prepared)
-        fresh = _fresh(prepared, known)
+        fresh = fresh_events(prepared, known)
         is_all_repeats = not fresh and any(not each.is_partial for each in prepared)
         expected = append.expected_seq
         if expected is not None and expected != session.head_seq and not is_all_repeats:
@@ -264,7 +264,9 @@ def restored(kept: Mapping[str, Any]) -> AppendResult:
     )
 
 
-def _fresh(prepared: Sequence[PreparedEvent], known: Mapping[str, object]) -> list[PreparedEvent]:
+def fresh_events(
+    prepared: Sequence[PreparedEvent], known: Mapping[str, object]
+) -> list[PreparedEvent]:
     """Return the events to insert; of two with one id in the batch only the first."""
     first_by_id: dict[str, PreparedEvent] = {}
     for each in prepared:

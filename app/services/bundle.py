@@ -6,6 +6,10 @@ from app.services.app_policies import ManageApps
 from app.services.append_events import AppendEvents
 from app.services.authenticate import Authenticate, CreateKey
 from app.services.check_health import CheckHealth
+from app.services.compare_compiles import CompareCompiles
+from app.services.compile_context import CompileContext
+from app.services.compile_stateless import CompileStateless
+from app.services.count_tokens import CountTokens
 from app.services.fold_events import FoldEvents
 from app.services.pin_events import PinEvents
 from app.services.read_events import ReadEvents
@@ -29,3 +33,7 @@ class Services:
     rewind_session: RewindSession
     pin_events: PinEvents
     fold_events: FoldEvents
+    compile_context: CompileContext
+    compile_stateless: CompileStateless
+    compare_compiles: CompareCompiles
+    count_tokens: CountTokens

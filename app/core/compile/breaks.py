@@ -119,6 +119,23 @@ def find_break(
     return _marker_break(now, then, index, later) or Break("overlap", reply.seq)
 
 
+def cause_between(
+    first: CompileResult,
+    second: CompileResult,
+    *,
+    index: Index,
+    markers: Sequence[tuple[int, Marker]],
+) -> Break | None:
+    """Return the marker that makes the second compile differ from the first, None without one.
+
+    Args:
+        first: the compile of the earlier position.
+        index: the index of the later position.
+        markers: those between the two positions.
+    """
+    return _marker_break(second, first, index, markers)
+
+
 def _marker_break(
     now: CompileResult, then: CompileResult, index: Index, later: Sequence[tuple[int, Marker]]
 ) -> Break | None:

@@ -1,0 +1,141 @@
+"""Compile, compare, validate, count."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Response
+
+from app.api.answers import json_answer, text_answer
+from app.api.bodies import JsonBody, json_body, request_body
+from app.api.dependencies import (
+    Caller,
+    Idempotency,
+    IfMatch,
+    ServicesHere,
+    SessionHere,
+    check_scope,
+    requires,
+)
+from app.api.schemas.compile import (
+    CompileAnswer,
+    CompileBody,
+    CountAnswer,
+    DiffAnswer,
+    DiffBody,
+    StatelessCompileBody,
+    TokensBody,
+    ValidateAnswer,
+    ValidateBody,
+    compile_text,
+    diff_answer,
+    validate_answer,
+)
+from app.core.canonical import clean_text
+from app.formats import VALIDATORS
+from app.services.append_events import Append
+from app.services.prepare_events import SentBatch
+
+router: Final = APIRouter()
+
+CAN_COMPILE: Final = [Depends(requires("compile"))]
+
+CompileHere = Annotated[JsonBody[CompileBody], Depends(json_body(CompileBody, kept=("append",)))]
+StatelessHere = Annotated[
+    JsonBody[StatelessCompileBody],
+    Depends(json_body(StatelessCompileBody, kept=("events",))),
+]
+
+
+@router.post(
+    "/v1/sessions/{sid}/compile",
+    dependencies=CAN_COMPILE,
+    response_model=CompileAnswer,
+    openapi_extra=request_body(CompileBody),
+)
+async def compile_session(
+    *,
+    bundle: ServicesHere,
+    key: SessionHere,
+    caller: Caller,
+    body: CompileHere,
+    header: Idempotency,
+    expected_seq: IfMatch,
+) -> Response:
+    """Compile a session into a provider's request, after appending what came with it."""
+    append = None
+    if body.items.get("append"):
+        check_scope(caller, "events:write")
+        append = Append(
+            key=key,
+            batch=SentBatch(items=body.items["append"], pointer="/append"),
+            expected_seq=expected_seq,
+            idempotent=header.of(body.digest),
+        )
+    compiled = await bundle.compile_context(key, body.model.to_request(), append=append)
+    is_replayed = compiled.appended is not None and compiled.appended.is_replayed
+    return text_answer(compile_text(compiled), head_seq=compiled.head_seq, is_replayed=is_replayed)
+
+
+@router.post(
+    "/v1/compile",
+    dependencies=CAN_COMPILE,
+    response_model=CompileAnswer,
+    openapi_extra=request_body(StatelessCompileBody),
+)
+async def compile_stateless(bundle: ServicesHere, body: StatelessHere) -> Response:
+    """Compile events that are stored nowhere."""
+    batch = SentBatch(items=body.items["events"], allow_markers=True)
+    compiled, notes = await bundle.compile_stateless(batch, body.model.to_request())
+    return text_answer(compile_text(compiled, notes))
+
+
+@router.post(
+    "/v1/sessions/{sid}/compile:diff",
+    dependencies=CAN_COMPILE,
+    response_model=DiffAnswer,
+    openapi_extra=request_body(DiffBody),
+)
+async def compare_compiles(
+    bundle: ServicesHere,
+    key: SessionHere,
+    body: Annotated[JsonBody[DiffBody], Depends(json_body(DiffBody))],
+) -> Response:
+    """Say where two compiles of a session part, and why."""
+    comparison = await bundle.compare_compiles(
+        key, body.model.a.to_request("/a"), body.model.b.to_request("/b")
+    )
+    return json_answer(diff_answer(comparison))
+
+
+@router.post(
+    "/v1/validate",
+    dependencies=CAN_COMPILE,
+    response_model=ValidateAnswer,
+    openapi_extra=request_body(ValidateBody),
+)
+async def validate_request(
+    body: Annotated[JsonBody[ValidateBody], Depends(json_body(ValidateBody))],
+) -> Response:
+    """Check a provider's request against the provider's rules."""
+    validate = VALIDATORS[body.model.format]
+    found = validate(body.model.request, model=body.model.model or "")
+    return json_answer(validate_answer(found))
+
+
+@router.post(
+    "/v1/tokens",
+    dependencies=CAN_COMPILE,
+    response_model=CountAnswer,
+    openapi_extra=request_body(TokensBody),
+)
+async def count_tokens(
+    bundle: ServicesHere,
+    body: Annotated[JsonBody[TokensBody], Depends(json_body(TokensBody))],
+) -> Response:
+    """Count the tokens of a text, or of contents in a format."""
+    counter = bundle.count_tokens
+    if body.model.text is not None:
+        tokens = await counter.text(clean_text(body.model.text))
+    else:
+        contents = body.model.contents or []
+        tokens = await counter.contents(contents, source_format=body.model.format)
+    return json_answer({"tokens": tokens, "method": counter.method})

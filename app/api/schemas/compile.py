@@ -1,0 +1,406 @@
+"""Compile on the wire. The answer is joined from texts that are JSON already."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from app.api.schemas.events import Appended, append_answer, warning_answer
+from app.api.schemas.fields import BranchPath, JsonObject, Position, RequestModel, Seq, Word
+from app.core.canonical import Json, canonical_json, clean_text
+from app.core.compile.breaks import Break
+from app.core.compile.inputs import CompileOptions, CompileResult, Instruction
+from app.core.compile.pipeline import PIPELINE_VERSION
+from app.core.compile.trace import EventTrace
+from app.core.contents import Part, Text
+from app.core.lanes import Reader
+from app.formats import FORMATS
+from app.formats.adk import parse_content
+from app.formats.violations import Violation
+from app.services.compare_compiles import Comparison
+from app.services.compile_context import Compiled, CompileRequest
+from app.services.prepare_events import Note
+
+FormatName = Literal["gemini", "openai_chat", "anthropic", "native"]
+#: A content: a string, or an object with role and parts.
+ContentField = str | JsonObject
+MAX_EXPANDED = 1000
+
+
+class InstructionField(RequestModel):
+    """The agent's instructions; state is injected into `dynamic` and `global`."""
+
+    static: ContentField = ""
+    dynamic: str = ""
+    global_: str = Field(default="", alias="global")
+    description: str = ""
+
+    def to_domain(self, pointer: str) -> Instruction:
+        """Return the instruction."""
+        is_text = isinstance(self.static, str)
+        return Instruction(
+            static=clean_text(str(self.static)) if is_text else "",
+            static_parts=() if is_text else _parts(self.static, f"{pointer}/static"),
+            dynamic=clean_text(self.dynamic),
+            global_=clean_text(self.global_),
+            description=clean_text(self.description),
+        )
+
+
+class CompileFields(RequestModel):
+    """What decides the output of a compile."""
+
+    agent: Word | None = None
+    branch: BranchPath = ""
+    isolation_scope: Word | None = None
+    node_path: BranchPath = ""
+    format: FormatName = "gemini"
+    model: Word | None = None
+    preset: Literal["stable", "adk"] = "stable"
+    include_contents: Literal["default", "none"] = "default"
+    thinking: Literal["auto", "keep", "strip"] = "auto"
+    narration: Literal["quoted", "name", "none"] = "quoted"
+    ids: Literal["auto", "keep", "strip"] = "auto"
+    unanswered_calls: Literal["close", "drop"] = "close"
+    foreign_thoughts: bool = False
+    single_turn: bool = False
+    user_content: ContentField | None = None
+    instruction: InstructionField | None = None
+    system: str = ""
+    tools: list[JsonObject] = Field(default_factory=list)
+    as_of_seq: Position | None = None
+    expand: Annotated[list[Seq], Field(max_length=MAX_EXPANDED)] = Field(default_factory=list)
+
+    def to_request(self, pointer: str = "") -> CompileRequest:
+        """Return the request.
+
+        Args:
+            pointer: where these fields stand in the body.
+        """
+        return CompileRequest(
+            options=self._options(pointer), format=FORMATS[self.format], as_of_seq=self.as_of_seq
+        )
+
+    def _options(self, pointer: str) -> CompileOptions:
+        user_content = self.user_content
+        instruction = self.instruction or InstructionField()
+        return CompileOptions(
+            reader=Reader(
+                agent=self.agent or "",
+                branch=self.branch,
+                isolation_scope=self.isolation_scope,
+                node_path=self.node_path,
+            ),
+            preset=self.preset,
+            include_contents=self.include_contents,
+            thinking=self.thinking,
+            narration=self.narration,
+            ids=self.ids,
+            unanswered_calls=self.unanswered_calls,
+            foreign_thoughts=self.foreign_thoughts,
+            single_turn=self.single_turn,
+            user_content=()
+            if user_content is None
+            else _parts(user_content, f"{pointer}/user_content"),
+            expand=tuple(self.expand),
+            instruction=instruction.to_domain(f"{pointer}/instruction"),
+            system=clean_text(self.system),
+            tools=tuple(canonical_json(tool) for tool in self.tools),
+            model=self.model or "",
+        )
+
+
+class StatelessCompileBody(CompileFields):
+    """A compile of events that are stored nowhere."""
+
+    events: list[Any]
+    base_fingerprint: Word | None = None
+    explain: bool = False
+
+    def to_request(self, pointer: str = "") -> CompileRequest:
+        """Return the request."""
+        base = super().to_request(pointer)
+        return CompileRequest(
+            options=base.options,
+            format=base.format,
+            as_of_seq=base.as_of_seq,
+            base_fingerprint=self.base_fingerprint,
+            wants_explain=self.explain,
+        )
+
+
+class CompileBody(CompileFields):
+    """A compile of a stored session, perhaps after an append."""
+
+    append: list[Any] = Field(default_factory=list)
+    base_fingerprint: Word | None = None
+    min_seq: Position | None = None
+    inputs: Word | None = None
+    explain: bool = False
+
+    @model_validator(mode="after")
+    def _appends_at_the_head(self) -> Self:
+        if self.append and self.as_of_seq is not None:
+            raise ValueError("append goes with no as_of_seq: what is appended comes after it")
+        return self
+
+    def to_request(self, pointer: str = "") -> CompileRequest:
+        """Return the request."""
+        base = super().to_request(pointer)
+        return CompileRequest(
+            options=base.options,
+            format=base.format,
+            as_of_seq=base.as_of_seq,
+            min_seq=self.min_seq,
+            base_fingerprint=self.base_fingerprint,
+            inputs=self.inputs,
+            wants_explain=self.explain,
+        )
+
+
+class DiffBody(RequestModel):
+    """Two compiles of one session."""
+
+    a: CompileFields
+    b: CompileFields
+
+
+def _parts(content: ContentField, pointer: str) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (Text(text=clean_text(content)),)
+    return parse_content(content, pointer, []).parts
+
+
+# Answers
+
+
+class TokensAnswer(BaseModel):
+    """Our count."""
+
+    total: int
+    by_segment: dict[str, int]
+    method: str
+
+
+class PendingAnswer(BaseModel):
+    """A call that a result may still answer."""
+
+    call_id: str | None
+    name: str
+    seq: int
+
+
+class RepairAnswer(BaseModel):
+    """What the provider would refuse, and what was done."""
+
+    rule: str
+    seq: int | None
+    detail: str
+
+
+class CacheAnswer(BaseModel):
+    """Why the provider's cache will miss, if it will."""
+
+    break_reason: str | None
+    break_seq: int | None
+
+
+class InputsAnswer(BaseModel):
+    """What was fetched beside the log."""
+
+    digest: str
+
+
+class ExplainedEvent(BaseModel):
+    """What became of an event, or of a span of masked ones."""
+
+    seq: int | None = None
+    from_seq: int | None = None
+    to_seq: int | None = None
+    id: str | None = None
+    action: str
+    pass_: str | None = Field(alias="pass")
+    by_seq: int | None
+    block: int | None
+    tokens: int
+
+
+class CompileAnswer(BaseModel):
+    """A request for the provider, and what there is to say of it."""
+
+    request: dict[str, Any]
+    head_seq: int
+    compiled_seq: int
+    fingerprint: str
+    prefix_fingerprint: str
+    sent_fingerprint: str
+    prefix_count: int
+    base_count: int
+    pending: list[PendingAnswer]
+    cache: CacheAnswer
+    tokens: TokensAnswer
+    repairs: list[RepairAnswer]
+    warnings: list[str | dict[str, str]]
+    inputs: InputsAnswer
+    pipeline_version: str
+    timing_ms: dict[str, float]
+    events: list[ExplainedEvent] | None = None
+    appended: list[Appended] | None = None
+
+
+def compile_text(compiled: Compiled, notes: list[Note] | None = None) -> str:
+    """Return the answer as JSON text; what the provider gets is not decoded on the way."""
+    fields = ",".join(f"{canonical_json(key)}:{text}" for key, text in compiled.request.items())
+    rest = canonical_json(_beside_request(compiled, notes or []))
+    return f'{{"request":{{{fields}}},{rest[1:]}'
+
+
+def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:
+    result = compiled.result
+    appended = append_answer(compiled.appended) if compiled.appended is not None else {}
+    warnings: list[Json] = [*result.warnings, *map(_warning, notes)]
+    warnings += appended.get("warnings", [])
+    answer: dict[str, Json] = {
+        "head_seq": compiled.head_seq,
+        "compiled_seq": compiled.compiled_seq,
+        "fingerprint": result.fingerprint,
+        "prefix_fingerprint": result.prefix_fingerprint,
+        "sent_fingerprint": result.sent_fingerprint,
+        "prefix_count": result.prefix_count,
+        "base_count": compiled.base_count,
+        "pending": _pending(result),
+        "cache": _cache(compiled.found_break),
+        "tokens": {
+            "total": compiled.tokens.total,
+            "by_segment": dict(compiled.tokens.by_segment),
+            "method": compiled.tokens.method,
+        },
+        "repairs": [
+            {"rule": repair.rule, "seq": repair.seq, "detail": repair.detail}
+            for repair in result.repairs
+        ],
+        "warnings": warnings,
+        "inputs": {"digest": compiled.inputs_digest},
+        "pipeline_version": PIPELINE_VERSION,
+        "timing_ms": dict(compiled.timing_ms),
+    }
+    if compiled.explained is not None:
+        answer["events"] = [_explained(row) for row in compiled.explained]
+    if appended:
+        answer["appended"] = appended["appended"]
+    return answer
+
+
+def _warning(note: Note) -> Json:
+    return {**warning_answer(note)}
+
+
+def _pending(result: CompileResult) -> Json:
+    return [
+        {"call_id": call.call_id, "name": call.name, "seq": call.seq} for call in result.pending
+    ]
+
+
+def _cache(found: Break | None) -> Json:
+    if found is None:
+        return {"break_reason": None, "break_seq": None}
+    return {"break_reason": found.reason, "break_seq": found.seq}
+
+
+def _explained(row: EventTrace) -> Json:
+    place: dict[str, Json] = {"seq": row.from_seq, "id": row.id}
+    if row.to_seq > row.from_seq:
+        place = {"from_seq": row.from_seq, "to_seq": row.to_seq}
+    return {
+        **place,
+        "action": row.action,
+        "pass": row.pass_name,
+        "by_seq": row.by_seq,
+        "block": row.block,
+        "tokens": row.tokens,
+    }
+
+
+class CauseAnswer(BaseModel):
+    """Why two compiles differ."""
+
+    reason: str
+    seq: int | None
+
+
+class TokenPairAnswer(BaseModel):
+    """Tokens of two compiles."""
+
+    a: int
+    b: int
+
+
+class DiffAnswer(BaseModel):
+    """Where two compiles part."""
+
+    same: bool
+    first_block: int | None
+    cause: CauseAnswer | None
+    text: str
+    tokens: TokenPairAnswer
+
+
+def diff_answer(comparison: Comparison) -> dict[str, Json]:
+    """Return a comparison as it is answered."""
+    cause = comparison.cause
+    return {
+        "same": comparison.is_same,
+        "first_block": comparison.first_block,
+        "cause": None if cause is None else {"reason": cause.reason, "seq": cause.seq},
+        "text": comparison.text,
+        "tokens": {"a": comparison.tokens_a, "b": comparison.tokens_b},
+    }
+
+
+class ValidateBody(RequestModel):
+    """A provider's request, to be checked."""
+
+    format: FormatName
+    model: Word | None = None
+    request: JsonObject
+
+
+class ViolationAnswer(BaseModel):
+    """A broken rule, and where."""
+
+    rule: str
+    path: str
+
+
+class ValidateAnswer(BaseModel):
+    """What a provider would refuse."""
+
+    valid: bool
+    violations: list[ViolationAnswer]
+
+
+def validate_answer(violations: tuple[Violation, ...]) -> dict[str, Json]:
+    """Return violations as they are answered."""
+    found: list[Json] = [{"rule": each.rule, "path": each.path} for each in violations]
+    return {"valid": not found, "violations": found}
+
+
+class TokensBody(RequestModel):
+    """A text, or contents of a format, to be counted."""
+
+    format: FormatName | Literal["adk"] = "native"
+    model: Word | None = None
+    contents: list[Any] | None = None
+    text: str | None = None
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if (self.contents is None) == (self.text is None):
+            raise ValueError("one of contents and text is needed")
+        return self
+
+
+class CountAnswer(BaseModel):
+    """Tokens, and how they were counted."""
+
+    tokens: int
+    method: str
