@@ -11,15 +11,19 @@ import asyncio
 import signal
 import socket
 import sys
-from importlib import import_module
+from contextvars import Context
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 from pydantic import SecretStr
+from starlette.datastructures import State
+from starlette.types import Message, Receive, Scope, Send
 
 from app.cli.database import running_database
+from app.main import create_app
 from app.observability.logging import configure_logging
 from app.settings import PREFIX, Settings, SettingsError, load_settings
 from app.storage.migrate import migrate
@@ -37,7 +41,7 @@ EXIT_NOT_STARTED: Final = 3
 class DrainingServer(uvicorn.Server):
     """A server that drains before it closes; a second signal ends it at once."""
 
-    def __init__(self, config: uvicorn.Config, *, state: Any) -> None:  # noqa: ANN401  Starlette's State
+    def __init__(self, config: uvicorn.Config, *, state: State) -> None:
         super().__init__(config)
         self._state = state
 
@@ -47,20 +51,21 @@ class DrainingServer(uvicorn.Server):
             super().handle_exit(sig, frame)
             return
         self._state.draining = True
-        log.info("draining_started")
+        # The signal interrupts some request, whose ids are not ours.
+        Context().run(log.info, "draining_started")
         asyncio.get_running_loop().call_later(DRAIN_S, super().handle_exit, sig, frame)
 
 
 class CloseWhileDraining:
     """ASGI: ask for the connection to be closed in every answer while the server drains."""
 
-    def __init__(self, app: Any) -> None:  # noqa: ANN401  any ASGI application
+    def __init__(self, app: FastAPI) -> None:
         self._app = app
         self._state = app.state
         self._state.draining = False
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401  ASGI
-        async def send_closing(message: Any) -> None:  # noqa: ANN401  ASGI
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_closing(message: Message) -> None:
             if message["type"] == "http.response.start" and self._state.draining:
                 message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
             await send(message)
@@ -83,13 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
     with bound_socket(settings) as listener, running_database(settings) as url:
         if settings.migrates_on_start:
             asyncio.run(migrate(url))
-        application = import_module("app.main").create_app(
-            settings.model_copy(update={"database_url": SecretStr(url)})
-        )
+        application = create_app(settings.model_copy(update={"database_url": SecretStr(url)}))
         return serve(application, listener, grace_s=settings.shutdown_grace_s)
 
 
-def serve(application: Any, listener: socket.socket, *, grace_s: float) -> int:  # noqa: ANN401  FastAPI
+def serve(application: FastAPI, listener: socket.socket, *, grace_s: float) -> int:
     """Run an application on a bound socket; return the exit code."""
     config = uvicorn.Config(
         CloseWhileDraining(application),

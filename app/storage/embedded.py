@@ -85,6 +85,9 @@ class EmbeddedPostgres:
             # A supervisor that is stopping its server holds the lock whole until it has ended.
             _lock(hold, fcntl.LOCK_SH, deadline)
             self._ensure_running(deadline)
+        except OSError as error:
+            hold.close()
+            raise EmbeddedPostgresError(f"cannot use the data directory: {error}") from error
         except BaseException:
             hold.close()
             raise

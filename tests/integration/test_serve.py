@@ -1,5 +1,7 @@
 """The serving process: it binds first, drains on SIGTERM, and exits 0."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -7,14 +9,16 @@ import threading
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
 import pytest
 
 from app.cli.serve import bound_socket
 from app.settings import Settings, SettingsError
+from app.storage.embedded_cluster import Layout, processes_in
 
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 
 SERVICE: Final = """
 import asyncio, signal, sys
@@ -41,16 +45,36 @@ with bound_socket(Settings(port=0)) as listener:
 
 
 class Service:
-    """A serving process with one slow and one fast path."""
+    """A serving process that tells its port first."""
 
-    def __init__(self, *, slow_s: float, grace_s: float) -> None:
-        self.process = subprocess.Popen(
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self.process = process
+        self.port = port
+
+    @classmethod
+    def of_two_paths(cls, *, slow_s: float, grace_s: float) -> Self:
+        """Start an application that has one slow and one fast path."""
+        process = subprocess.Popen(
             [sys.executable, "-c", SERVICE, str(slow_s), str(grace_s)],
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
+        assert process.stdout is not None
+        return cls(process, int(process.stdout.readline()))
+
+    @classmethod
+    def on(cls, data_dir: Path) -> Self:
+        """Start the whole service on an embedded Postgres."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "app.cli", "serve"],
+            env=os.environ | {"FOLDLINE_DATA_DIR": str(data_dir), "FOLDLINE_PORT": "0"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        line = json.loads(process.stdout.readline())
+        assert line["event"] == "serving_started"
+        return cls(process, line["port"])
 
     def connect(self) -> HTTPConnection:
         """Return a connection, once the process listens."""
@@ -90,7 +114,7 @@ def _get(connection: HTTPConnection, path: str) -> HTTPResponse:
 
 
 def test_sigterm_finishes_what_is_in_flight_and_exits_0(services: list[Service]) -> None:
-    service = Service(slow_s=1.5, grace_s=10)
+    service = Service.of_two_paths(slow_s=1.5, grace_s=10)
     services.append(service)
     connection = service.connect()
     statuses: list[int] = []
@@ -109,7 +133,7 @@ def test_sigterm_finishes_what_is_in_flight_and_exits_0(services: list[Service])
 def test_while_draining_an_open_connection_is_answered_and_then_closed(
     services: list[Service],
 ) -> None:
-    service = Service(slow_s=0, grace_s=10)
+    service = Service.of_two_paths(slow_s=0, grace_s=10)
     services.append(service)
     connection = service.connect()
     assert _get(connection, "/draining").getheader("connection") is None
@@ -125,7 +149,7 @@ def test_while_draining_an_open_connection_is_answered_and_then_closed(
 
 
 def test_the_grace_ends_a_request_that_takes_too_long(services: list[Service]) -> None:
-    service = Service(slow_s=60, grace_s=1)
+    service = Service.of_two_paths(slow_s=60, grace_s=1)
     services.append(service)
     connection = service.connect()
     connection.request("GET", "/slow")
@@ -137,6 +161,29 @@ def test_the_grace_ends_a_request_that_takes_too_long(services: list[Service]) -
     assert service.end() == 0
     assert time.monotonic() - began < 10
     connection.close()
+
+
+@pytest.mark.commits
+def test_two_services_share_a_data_directory_and_one_may_die(
+    tmp_path: Path, services: list[Service]
+) -> None:
+    killed, other = Service.on(tmp_path / "data"), Service.on(tmp_path / "data")
+    services += [killed, other]
+    for service in services:
+        connection = service.connect()
+        assert _get(connection, "/readyz").status == 200
+        connection.close()
+
+    killed.process.kill()
+    killed.process.wait()
+    time.sleep(1.0)
+    connection = other.connect()
+    assert _get(connection, "/readyz").status == 200
+    connection.close()
+
+    other.process.send_signal(signal.SIGTERM)
+    assert other.end() == 0
+    assert not processes_in(Layout(tmp_path / "data").cluster)
 
 
 def test_a_taken_port_is_told_by_the_name_of_its_variable() -> None:
