@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,14 @@ from app.core.resolve import Log
 from app.formats import FORMATS
 from app.formats.adk import ParsedEvent
 from tests import readers
-from tests.compiling import append, body_of, compile_for, parse_items, violations_of
+from tests.compiling import (
+    append,
+    append_items,
+    body_of,
+    compile_for,
+    parse_items,
+    violations_of,
+)
 from tests.readers import Session
 
 FAMILIES: Final = (
@@ -113,6 +120,31 @@ def test_every_session_compiles_alike_twice(shared_data: Path, read: Any, count:
         once, again = (append(parse(session)) for _ in range(2))
         assert once.index == again.index
         assert compile_for(once, "gemini").chain == compile_for(again, "gemini").chain
+
+
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai_chat"])
+@by_family
+def test_request_that_is_imported_again_compiles_to_itself(
+    shared_data: Path, read: Any, count: int, name: str
+) -> None:
+    del count
+    for session, log in logs(read, shared_data):
+        sent = _history(log, name)
+        if name == "openai_chat" and _has_neighbours(sent):
+            # Assistant messages side by side are one response when nothing says otherwise.
+            continue
+        assert (session.name, _history(append_items(name, sent), name)) == (session.name, sent)
+
+
+def _history(log: Log, name: str) -> list[Any]:
+    history: list[Any] = body_of(compile_for(log, name), name)[
+        "contents" if name == "gemini" else "messages"
+    ]
+    return history
+
+
+def _has_neighbours(messages: list[Any]) -> bool:
+    return any(one["role"] == other["role"] == "assistant" for one, other in pairwise(messages))
 
 
 @by_family
