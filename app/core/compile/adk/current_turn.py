@@ -9,7 +9,7 @@ before that call. The start is sought among live events, so that a fold can hide
 change where it starts; nothing from before it is shown, summaries included.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from app.core.compile.adk.foreign import is_foreign_event
@@ -22,23 +22,31 @@ from app.core.ranges import FOREVER
 _TRANSFER_CALL = "transfer_to_agent"
 
 
-def current_turn(events: Events, inputs: CompileInput) -> Events:
-    """Return the visible events from the start of the current turn on; none without a start."""
-    start = _start(events, inputs)
+def current_turn(seen: Events, visible: Events, inputs: CompileInput) -> Events:
+    """Return the visible events from the start of the current turn on; none without a start.
+
+    Args:
+        seen: what stands in lanes that the reader sees, its calls to the client and empty events
+            included: a result that the user posts may answer one of these.
+        visible: the events among them that the reader reads.
+        inputs: for whom.
+    """
+    start = _start(seen, {event.seq for event in visible}, inputs)
     if start is None:
         return ()
-    return tuple(_from(events[start].seq, events[start:], inputs.index))
+    position = next(at for at, event in enumerate(visible) if event.seq == start.seq)
+    return tuple(_from(start.seq, visible[position:], inputs.index))
 
 
-def _start(events: Events, inputs: CompileInput) -> int | None:
-    """Return the position of the event that starts the turn."""
+def _start(seen: Events, visible_seqs: Container[int], inputs: CompileInput) -> Event | None:
+    """Return the event that starts the turn."""
     reader, index = inputs.options.reader, inputs.index
-    live = {event.seq: at for at, event in enumerate(events) if index.is_live(event.seq)}
+    live = {event.seq: at for at, event in enumerate(seen) if index.is_live(event.seq)}
     # The start may stand no later than the call of any posted result that was passed: by position
     # where the call is live, by seq where it is masked and perhaps was not even read.
-    last_position, last_seq = len(events), FOREVER
-    for at in range(len(events) - 1, -1, -1):
-        event = events[at]
+    last_position, last_seq = len(seen), FOREVER
+    for at in range(len(seen) - 1, -1, -1):
+        event = seen[at]
         if event.seq not in live or event.marker is not None:
             continue
         if _is_posted_result(event):
@@ -49,8 +57,13 @@ def _start(events: Events, inputs: CompileInput) -> int | None:
                     last_position = min(last_position, live[owner.seq])
                 elif index.fold_of(owner.seq) is not None:
                     last_seq = min(last_seq, owner.seq)
-        elif at <= last_position and event.seq <= last_seq and _may_start(event, reader):
-            return at
+        elif (
+            at <= last_position
+            and event.seq <= last_seq
+            and event.seq in visible_seqs
+            and _may_start(event, reader)
+        ):
+            return event
     return None
 
 

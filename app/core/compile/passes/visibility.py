@@ -30,22 +30,24 @@ FRAMEWORK_CALLS: Final = frozenset(
 def visibility(events: Events, inputs: CompileInput, report: Report) -> Events:  # noqa: ARG001
     """Return the events that the reader may see, in the order given, and the active folds."""
     options = inputs.options
-    visible = tuple(
-        event for event in events if event.marker is not None or _is_visible(event, options)
+    seen = tuple(event for event in events if event.marker is not None or _is_seen(event, options))
+    visible = tuple(event for event in seen if event.marker is not None or _is_read(event, options))
+    return current_turn(seen, visible, inputs) if options.include_contents == "none" else visible
+
+
+def _is_seen(event: Event, options: CompileOptions) -> bool:
+    """Tell whether the event stands where the reader looks."""
+    return options.reader.sees(event.lane) and (
+        not options.single_turn or _is_of_node(event.node_path, options)
     )
-    return current_turn(visible, inputs) if options.include_contents == "none" else visible
 
 
-def _is_visible(event: Event, options: CompileOptions) -> bool:
-    return (
-        options.reader.sees(event.lane)
-        and (not options.single_turn or _is_of_node(event.node_path, options))
-        and not _is_empty(event, options)
-        and not any(
-            part.name in FRAMEWORK_CALLS
-            for part in event.parts
-            if isinstance(part, FunctionCall | FunctionResponse)
-        )
+def _is_read(event: Event, options: CompileOptions) -> bool:
+    """Tell whether there is something in the event for a model to read."""
+    return not _is_empty(event, options) and not any(
+        part.name in FRAMEWORK_CALLS
+        for part in event.parts
+        if isinstance(part, FunctionCall | FunctionResponse)
     )
 
 
