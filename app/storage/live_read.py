@@ -110,7 +110,8 @@ _OPENING: Final[LiteralString] = """
 """
 
 # OFFSET 0 keeps each lateral a scan of its own: without it the planner, once it has statistics,
-# joins the whole session and filters.
+# joins the whole session and filters. Bounds and order by (lane, seq) leave it no choice of index:
+# before it has statistics, it takes the primary key for as good and filters all the other lanes.
 _READ: Final[LiteralString] = (
     """
     visible AS MATERIALIZED (
@@ -136,10 +137,9 @@ _READ: Final[LiteralString] = (
             FROM events AS e
             WHERE
                 e.session_uid = $1
-                AND e.lane = v.lane
-                AND e.seq >= lower(span)
-                AND e.seq < coalesce(upper(span), 9223372036854775807)
-            ORDER BY e.seq
+                AND (e.lane, e.seq) >= (v.lane, lower(span))
+                AND (e.lane, e.seq) < (v.lane, coalesce(upper(span), 9223372036854775807))
+            ORDER BY e.lane, e.seq
             OFFSET 0
         ) AS e
     ),

@@ -182,7 +182,8 @@ _COUNTED: Final[LiteralString] = """
         s.session_uid, s.tenant_id, s.session_id, s.incarnation, s.app_name, s.user_id, s.head_seq,
         s.index::text AS index, s.live::text AS live, s.rewound::text AS rewound,
         s.policy::text AS policy, s.tokens_raw, s.compactions, s.updated_at, d.state::text AS state,
-        d.metadata::text AS metadata, d.ttl_s, d.forked_from, d.created_at, counted.events AS live_events, counted.tokens AS tokens_live
+        d.metadata::text AS metadata, d.ttl_s, d.forked_from, d.created_at,
+        counted.events AS live_events, counted.tokens AS tokens_live
     FROM sessions AS s
     JOIN session_details AS d ON d.session_uid = s.session_uid
     CROSS JOIN LATERAL (

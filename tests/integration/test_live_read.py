@@ -1,0 +1,260 @@
+"""The live read: what it returns, and how little it looks at."""
+
+# Statements are put together from constants here.
+# ruff: noqa: S608
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.core.events import Event
+from app.core.index import Index, resolve
+from app.core.lanes import Lane, Reader
+from app.core.ranges import contains
+from app.ports import SessionKey
+from app.storage import live_read
+from app.storage.codec import DERIVED_VERSION
+from app.storage.database import PgDatabase, fetch, fetch_one
+from tests.builders import AGENT, call, fold, model, response, rewind, user
+from tests.log_driver import LOG, append, new_session
+from tests.property.strategies import Step, build, steps
+
+IN_DATABASE = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+READERS = st.builds(
+    Reader,
+    agent=st.sampled_from(("a", "b", "t", "")),
+    branch=st.sampled_from(("", "r", "r.x", "r.t@c1", "rr")),
+    isolation_scope=st.sampled_from((None, None, "s", "c1")),
+    node_path=st.sampled_from(("", "n")),
+)
+
+
+def expected_seqs(events: Sequence[Event], index: Index, reader: Reader) -> set[int]:
+    """Return what the reader needs: live and visible, visible folds, masked calls and answers."""
+
+    def is_masked(seq: int) -> bool:
+        return not index.is_live(seq) and not contains(index.rewound, seq)
+
+    def is_seen(event: Event) -> bool:
+        return event.marker is None and reader.sees(event.lane)
+
+    live = [event for event in events if index.is_live(event.seq) and is_seen(event)]
+    folds = {shown.fold_seq for shown in index.sections if reader.sees(shown.lane)}
+    owners = {o.seq for event in live for o in event.owners if o is not None and is_masked(o.seq)}
+    answers = {
+        event.seq
+        for event in events
+        if is_masked(event.seq) and any(o is not None and o.seq in owners for o in event.owners)
+    }
+    called = {event.seq for event in events if event.seq in owners | answers and is_seen(event)}
+    return {event.seq for event in live} | folds | called
+
+
+async def stored(database: PgDatabase, events: Sequence[Event]) -> SessionKey:
+    key = await new_session(database)
+    if events:
+        await append(database, key, *events)
+    return key
+
+
+@IN_DATABASE
+@given(drawn=steps(max_size=16), readers=st.lists(READERS, min_size=3, max_size=3))
+async def test_live_read_returns_what_the_reader_needs_and_nothing_else(
+    database: PgDatabase, drawn: list[Step], readers: list[Reader]
+) -> None:
+    sent, log = build(drawn)
+    key = await stored(database, sent)
+
+    async with database.connection() as connection:
+        everything = await LOG.read_all(connection, key)
+        assert everything is not None
+        events = {event.seq: event for event in everything.events}
+        for reader in readers:
+            read = await LOG.read_live(connection, key, reader)
+
+            assert read is not None
+            wanted = expected_seqs(log.events, log.index, reader)
+            assert read.events == tuple(events[seq] for seq in sorted(wanted))
+            assert read.index == log.index
+            assert read.head_seq == len(log.events)
+
+
+@IN_DATABASE
+@given(drawn=steps(max_size=12), reader=READERS, data=st.data())
+async def test_reading_at_a_position_returns_what_the_reader_saw_there(
+    database: PgDatabase, drawn: list[Step], reader: Reader, data: st.DataObject
+) -> None:
+    sent, log = build(drawn)
+    key = await stored(database, sent)
+    as_of_seq = data.draw(st.integers(0, len(log.events)))
+    then = log.events[:as_of_seq]
+    index = resolve([(event.seq, event.marker) for event in then if event.marker is not None])
+
+    async with database.connection() as connection:
+        read = await LOG.read_at(connection, key, reader, as_of_seq)
+        everything = await LOG.read_all(connection, key, as_of_seq, reader=reader)
+
+    assert read is not None
+    assert everything is not None
+    assert read.index == everything.index == index
+    assert [event.seq for event in everything.events] == [event.seq for event in then]
+    assert {event.seq for event in read.events} == expected_seqs(then, index, reader)
+    assert read.opening_args == everything.opening_args
+
+
+@IN_DATABASE
+@given(
+    lanes=st.lists(
+        st.builds(
+            Lane,
+            isolation_scope=st.sampled_from((None, "s", "")),
+            branch=st.sampled_from(("", "r", "r.x", "r.x.y", "rr", "r.x@1", "r_", "r%")),
+            tool_names=st.sampled_from(((), ("t",), ("t", "t"), ("a", "t"))),
+            node_path=st.sampled_from(("", "n", "n/m")),
+        ),
+        max_size=8,
+    ),
+    reader=st.builds(
+        Reader,
+        agent=st.sampled_from(("", "a", "t")),
+        branch=st.sampled_from(("", "r", "r.x", "r.x.y.z", "rr", "r_.x", "r%.x")),
+        isolation_scope=st.sampled_from((None, "s", "")),
+        node_path=st.sampled_from(("", "n", "n/m")),
+    ),
+)
+async def test_visible_lanes_in_sql_are_those_that_the_reader_sees(
+    database: PgDatabase, lanes: list[Lane], reader: Reader
+) -> None:
+    statement = (
+        """
+        SELECT l.number
+        FROM jsonb_to_recordset($1::text::jsonb)
+            AS l (
+                number integer, isolation_scope text, branch text, tool_names text[], node_path text
+            )
+        WHERE """
+        + live_read.VISIBLE_LANES
+    )
+    rows = [
+        {
+            "number": number,
+            "isolation_scope": lane.isolation_scope,
+            "branch": lane.branch,
+            "tool_names": lane.tool_names,
+            "node_path": lane.node_path,
+        }
+        for number, lane in enumerate(lanes)
+    ]
+
+    async with database.connection() as connection:
+        found = await fetch(
+            connection, statement, json.dumps(rows), *live_read.reader_values(reader)
+        )
+
+    assert {row["number"] for row in found} == {
+        number for number, lane in enumerate(lanes) if reader.sees(lane)
+    }
+
+
+# How little it looks at
+
+ROOT = Reader(agent=AGENT)
+MASKED = 20_000
+LIVE = 40
+
+#: Copies the session's second event into the masked span and into a lane of another branch, as
+#: thousands of appends would have left them.
+_FILL = """
+    INSERT INTO events (
+        session_uid, seq, id, kind, lane, author, invocation_id, event_at, tokens, raw,
+        source_format, item_part, body_hash, derived, derived_version
+    )
+    SELECT
+        e.session_uid, n, 'filled-' || n, e.kind, $3, e.author, e.invocation_id, e.event_at,
+        e.tokens, e.raw, e.source_format, e.item_part, e.body_hash, e.derived, e.derived_version
+    FROM events AS e
+    CROSS JOIN generate_series($4::bigint, $5::bigint) AS n
+    WHERE e.session_uid = $1 AND e.seq = $2
+"""
+_MOVE = """
+    UPDATE sessions
+    SET head_seq = $2
+    WHERE session_uid = $1
+"""
+
+
+async def _large_session(database: PgDatabase) -> SessionKey:
+    """Make a log of a masked span, events of a hidden scope, and a few live events."""
+    key = await new_session(database)
+    await append(database, key, user("hi", scope="hidden"), user("hi"), model("hello"))
+    async with database.transaction() as connection:
+        await fetch(connection, _FILL, key.uid, 2, 2, 4, MASKED)
+        await fetch(connection, _FILL, key.uid, 2, 1, MASKED + 1, 2 * MASKED)
+        await fetch(connection, _MOVE, key.uid, 2 * MASKED)
+    await append(database, key, fold(2, MASKED))
+    for _ in range(LIVE // 4):
+        turn = [user("find"), call("search", id="c1"), response("c1"), model("found")]
+        await append(database, key, *turn)
+    return key
+
+
+async def _explained(database: PgDatabase, key: SessionKey, reader: Reader) -> Mapping[str, Any]:
+    statement = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + live_read.READ_LIVE
+    async with database.connection() as connection:
+        # What the planner does once it has seen the statement a few times.
+        await fetch(connection, "SET plan_cache_mode = force_generic_plan")
+        values = (key.uid, *live_read.reader_values(reader), DERIVED_VERSION)
+        row = await fetch_one(connection, statement, *values)
+        await fetch(connection, "RESET plan_cache_mode")
+    assert row is not None
+    plan = row["QUERY PLAN"]
+    explained: Mapping[str, Any] = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
+    return explained
+
+
+def _nodes(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [plan] + [node for child in plan.get("Plans", ()) for node in _nodes(child)]
+
+
+def _event_rows(plan: Mapping[str, Any]) -> int:
+    """Return how many rows of the log were looked at, whether they were wanted or not."""
+    rows_by_scan = [
+        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        for node in _nodes(plan)
+        if node.get("Relation Name") == "events"
+    ]
+    return int(sum(rows_by_scan))
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True])
+async def test_live_read_looks_at_no_masked_event_and_no_hidden_lane(
+    database: PgDatabase,
+    is_analyzed: bool,  # noqa: FBT001  a parameter of the test
+) -> None:
+    key = await _large_session(database)
+    if is_analyzed:
+        async with database.connection() as connection:
+            await fetch(connection, "ANALYZE")
+
+    plan = await _explained(database, key, ROOT)
+
+    # The live events and the fold; not one row of the 40,000 beside them.
+    assert _event_rows(plan) == LIVE + 1
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 150
+
+
+async def test_live_read_looks_at_no_rewound_event(database: PgDatabase) -> None:
+    key = await _large_session(database)
+    head_seq = 2 * MASKED + 1 + LIVE
+    await append(database, key, rewind(to_seq=head_seq - 4))
+
+    plan = await _explained(database, key, ROOT)
+
+    assert _event_rows(plan) == LIVE + 1 - 4
