@@ -464,6 +464,7 @@ class Resolver:
                     "it is empty, rewound, pinned, open or folded already"
                 )
                 raise CompactionRangeError(detail, pointer=f"/sections/{number}")
+        last_seq = max((ranges[-1][1] for ranges in covers.values()), default=request.to_seq)
         return Fold(
             from_seq=request.from_seq,
             to_seq=request.to_seq,
@@ -473,6 +474,8 @@ class Resolver:
             ),
             level=request.level,
             is_staged=request.is_staged,
+            # Where preset `adk` reads it: what it covers may not be read then.
+            end_timestamp=self.facts.headers[last_seq].timestamp,
         )
 
     def _covers(
