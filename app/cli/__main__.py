@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "config": "check the settings",
     "keys": "make keys for callers",
     "compile": "compile a session from a file, offline",
+    "demo": "play a session through the whole service",
 }
 
 

@@ -1,0 +1,70 @@
+"""The demo: the whole service as its own process, asked over HTTP."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.service_process import ServiceFailedError, running_service
+
+
+def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "app.cli", "demo", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def test_the_demo_plays_the_sample_and_leaves_nothing_running() -> None:
+    played = run_demo()
+    assert played.returncode == 0, played.stdout + played.stderr
+    for told in (
+        "24 events",
+        "the prefix holds",
+        "the prefix broke: compaction",
+        "Nothing was lost",
+        "again",
+    ):
+        assert told in played.stdout
+    assert "Traceback" not in played.stderr
+    port = re.search(r"http://127\.0\.0\.1:(\d+)", played.stdout)
+    assert port is not None
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(port[1])))
+
+
+def test_the_demo_plays_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    messages = [
+        {"role": role, "content": f"{role} says {number} \ud83d"}
+        for number in range(6)
+        for role in ("user", "assistant")
+    ]
+    path.write_text(json.dumps({"messages": messages}), encoding="utf-8")
+    played = run_demo(str(path), "--agent", "helper")
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert "12 openai_chat items became 12 events" in played.stdout
+
+
+def test_a_file_that_cannot_be_read_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text("{", encoding="utf-8")
+    played = run_demo(str(path))
+    assert played.returncode == 2
+    assert "not valid JSON" in played.stderr
+    assert "Traceback" not in played.stderr
+
+
+def test_a_service_that_does_not_start_says_why() -> None:
+    with (
+        pytest.raises(ServiceFailedError, match="FOLDLINE_LOG_LEVEL"),
+        running_service({"LOG_LEVEL": "shout"}),
+    ):
+        pass
