@@ -166,8 +166,9 @@ class Fold:
     sections: tuple[Section, ...]
     level: int = 1
     is_staged: bool = False
-    #: The times of an ADK compaction, which preset ``adk`` sorts by.
+    #: Start of an ADK compaction; None for our own folds.
     start_timestamp: float | None = None
+    #: Preset ``adk`` reads the summary at this time: its end, or when the last covered event was.
     end_timestamp: float | None = None
 
 
@@ -264,9 +265,14 @@ class Event:
 
     @property
     def is_model(self) -> bool:
-        """Tell whether the model produced the event."""
+        """Tell whether the model produced the event; whatever calls a tool is the model's."""
         if self.role is None or self.marker is not None:
             return False
+        return self.has_model_role or bool(self.calls)
+
+    @property
+    def has_model_role(self) -> bool:
+        """Tell whether the content says that it is the model's, or an agent's without saying so."""
         return self.role == "model" or (not self.role and self.author != USER)
 
     @property

@@ -6,6 +6,7 @@ reported; under ``stable`` so is text that the provider would refuse as blank.
 """
 
 from itertools import groupby
+from typing import Final
 
 from app.core.compile.adk.opening import opening_content
 from app.core.compile.inputs import CompileInput, Report
@@ -23,6 +24,9 @@ from app.core.contents import (
 from app.core.events import Event, Events
 from app.core.ranges import contains
 
+#: The formats of google-adk's own contents: under ``adk`` they are sent as they are.
+_ADK_FORMATS: Final = frozenset({"gemini", "native"})
+
 
 def lower(events: Events, inputs: CompileInput, report: Report) -> Contents:
     """Return the contents of the events, in order; of an isolation scope, after what opened it."""
@@ -39,8 +43,8 @@ def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Con
     segment = event.segment
     if segment is Segment.HISTORY and contains(inputs.index.pinned, event.seq):
         segment = Segment.PINS
-    own_role: Role = "model" if event.is_model else "user"
     # google-adk sends each event as one content, in the event's role.
+    own_role: Role = "model" if event.has_model_role else "user"
     roles = [
         own_role if inputs.options.preset == "adk" else _role(part, own_role)
         for part in event.parts
@@ -67,9 +71,10 @@ def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report:
     """Tell whether the part is sent; report what is lost without the caller having asked for it."""
     if part.thought and inputs.options.thinking == "strip":
         return False
-    if inputs.options.preset == "adk":
+    is_adk = inputs.options.preset == "adk"
+    if is_adk and inputs.format.name in _ADK_FORMATS:
         return True
-    if inputs.format.refuses_blank_text and is_blank(part):
+    if not is_adk and inputs.format.refuses_blank_text and is_blank(part):
         return False
     if inputs.format.says(part, role):
         return True

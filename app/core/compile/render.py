@@ -113,6 +113,9 @@ def _with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:
     waiting: list[str | None] = []
     result: list[Content] = []
     for content in contents:
+        if not _has_tools(content):
+            result.append(content)
+            continue
         parts: list[PlacedPart] = []
         for placed in content.parts:
             part: Part = placed.part
@@ -125,6 +128,10 @@ def _with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:
             parts.append(placed if part is placed.part else replace(placed, part=part))
         result.append(replace(content, parts=tuple(parts)))
     return tuple(result)
+
+
+def _has_tools(content: Content) -> bool:
+    return any(isinstance(placed.part, FunctionCall | FunctionResponse) for placed in content.parts)
 
 
 def _emitted_id(

@@ -103,8 +103,14 @@ class _Pairing:
     def _take(self, event: Event) -> None:
         if self._closes(event):
             self._close_before(event)
+        if not any(isinstance(part, FunctionResponse) for part in event.parts):
+            if event.is_model:
+                self._speak(event, event)
+            else:
+                self._groups_and_events.append(event)
+            return
         parts = self._sort_parts(event)
-        if event.is_model or event.calls:
+        if event.is_model:
             told = [(part, tokens) for part, tokens, is_told in parts if is_told]
             said = [(part, tokens) for part, tokens, is_told in parts if not is_told]
             if told:
