@@ -50,6 +50,7 @@ from app.core.index import Index, ShownSection
 from app.core.lanes import Lane
 from app.core.ranges import FOREVER, Ranges
 from app.core.resolve import ReplyFacts
+from app.storage.construction import constructor
 from app.storage.database import Row
 
 #: Raise it with every change in how an event is derived from its raw text.
@@ -137,66 +138,41 @@ def _trimmed(fields: Packed, usual: Packed) -> Packed:
     return fields[:end]
 
 
+_BASE_FIELDS: Final = ("thought", "signature", "signed_by", "extra")
+_BASES: Final = ((False, None, None, None), (True, None, None, None))
+#: By kind: how to make it, and the usual values of its own fields.
+_MAKE_PART: Final[tuple[tuple[Callable[..., Part], Packed], ...]] = (
+    (constructor(Text, *_BASE_FIELDS, "text"), [None]),
+    (
+        constructor(FunctionCall, *_BASE_FIELDS, "id", "name", "args", "args_text", "long_running"),
+        [None, None, None, None, False],
+    ),
+    (
+        constructor(
+            FunctionResponse,
+            *_BASE_FIELDS,
+            *("id", "name", "response", "response_text", "is_error", "media"),
+        ),
+        [None, None, None, None, False, []],
+    ),
+    (constructor(InlineData, *_BASE_FIELDS, "mime_type", "data", "display_name"), [None] * 3),
+    (constructor(FileData, *_BASE_FIELDS, "file_uri", "mime_type", "display_name"), [None] * 3),
+    (constructor(ExecutableCode, *_BASE_FIELDS, "code", "language"), [None] * 2),
+    (constructor(CodeExecutionResult, *_BASE_FIELDS, "outcome", "output"), [None] * 2),
+    (constructor(Opaque, *_BASE_FIELDS, "provider", "type", "raw", "text"), [None] * 4),
+)
+
+
 def unpack_part(packed: Packed) -> Part:
     """Return the part of :func:`pack_part`."""
-    base = packed[1]
-    part = _UNPACK[packed[0]](*packed[2:])
-    # Most parts have no base; a second object for those that have one keeps the others fast.
-    if base == 0:
-        return part
-    if base == 1:
-        return replace(part, thought=True)
-    thought, signature, signed_by, extra = base
-    return replace(part, thought=thought, signature=signature, signed_by=signed_by, extra=extra)
-
-
-def _call(
-    call_id: str | None,
-    name: str,
-    args: str,
-    args_text: str | None = None,
-    long_running: bool = False,  # noqa: FBT001, FBT002  by position, as it is packed
-) -> FunctionCall:
-    return FunctionCall(
-        id=call_id, name=name, args=args, args_text=args_text, long_running=long_running
-    )
-
-
-def _response(*packed: Any) -> FunctionResponse:  # noqa: ANN401  JSON
-    usual: Packed = [None, False, []]
-    call_id, name, response, text, is_error, media = [*packed, *usual[len(packed) - 3 :]]
-    return FunctionResponse(
-        id=call_id,
-        name=name,
-        response=response,
-        response_text=text,
-        is_error=is_error,
-        media=tuple(unpack_part(item) for item in media),  # type: ignore[misc]
-    )
-
-
-def _inline(mime_type: str, data: str, display_name: str | None) -> InlineData:
-    return InlineData(mime_type=mime_type, data=data, display_name=display_name)
-
-
-def _file(file_uri: str, mime_type: str | None, display_name: str | None) -> FileData:
-    return FileData(file_uri=file_uri, mime_type=mime_type, display_name=display_name)
-
-
-def _opaque(provider: str, kind: str, raw: str, text: str) -> Opaque:
-    return Opaque(provider=provider, type=kind, raw=raw, text=text)
-
-
-_UNPACK: Final[tuple[Callable[..., Part], ...]] = (
-    lambda text: Text(text=text),
-    _call,
-    _response,
-    _inline,
-    _file,
-    lambda code, language: ExecutableCode(code=code, language=language),
-    lambda outcome, output: CodeExecutionResult(outcome=outcome, output=output),
-    _opaque,
-)
+    kind, base = packed[0], packed[1]
+    make, usual = _MAKE_PART[kind]
+    own = packed[2:]
+    if len(own) < len(usual):
+        own += usual[len(own) :]
+    if kind == _RESPONSE:
+        own[5] = tuple([unpack_part(item) for item in own[5]])
+    return make(*(base if isinstance(base, list) else _BASES[base]), *own)
 
 
 # What follows from the event alone
@@ -229,6 +205,14 @@ def pack_derived(event: Event) -> str:
     return canonical_json(_trimmed(fields, usual))
 
 
+_NO_IDS: Final[frozenset[str]] = frozenset()
+_make_event: Final = constructor(
+    Event,
+    *("seq", "id", "author", "invocation_id", "timestamp", "lane", "node_path", "role", "parts"),
+    *("part_tokens", "input_transcription", "output_transcription", "long_running_ids"),
+    *("requested_ids", "is_transfer", "is_live_session", "skips_summarization", "error_code"),
+    *("compiled_seq", "compiled_fingerprint", "response_id", "place", "owners", "marker"),
+)
 _USUAL_DERIVED: Final[Packed] = [None, [], [], "", 0, None, None, None, [], None, None, None]
 
 
@@ -252,31 +236,31 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
     ]
     resolved, marker, requested_ids = row["resolved"], row["marker"], row["requested_ids"]
     place, owners = (None, ()) if resolved is None else unpack_resolved(resolved, lane)
-    return Event(
-        seq=row["seq"],
-        id=row["id"],
-        author=row["author"],
-        invocation_id=row["invocation_id"],
-        timestamp=row["event_at"],
-        lane=lane,
-        node_path=node_path,
-        role=role,
-        parts=tuple([unpack_part(part) for part in parts]),
-        part_tokens=tuple(part_tokens),
-        input_transcription=input_transcription,
-        output_transcription=output_transcription,
-        long_running_ids=frozenset(long_running_ids),
-        requested_ids=unpack_ids(requested_ids),
-        is_transfer=bool(flags & _IS_TRANSFER),
-        is_live_session=bool(flags & _IS_LIVE),
-        skips_summarization=bool(flags & _SKIPS_SUMMARIZATION),
-        error_code=error_code,
-        compiled_seq=compiled_seq,
-        compiled_fingerprint=compiled_fingerprint,
-        response_id=response_id,
-        place=place,
-        owners=owners,
-        marker=None if marker is None else unpack_marker(marker),
+    return _make_event(
+        row["seq"],
+        row["id"],
+        row["author"],
+        row["invocation_id"],
+        row["event_at"],
+        lane,
+        node_path,
+        role,
+        tuple([unpack_part(part) for part in parts]),
+        tuple(part_tokens),
+        input_transcription,
+        output_transcription,
+        frozenset(long_running_ids) if long_running_ids else _NO_IDS,
+        unpack_ids(requested_ids),
+        bool(flags & _IS_TRANSFER),
+        bool(flags & _IS_LIVE),
+        bool(flags & _SKIPS_SUMMARIZATION),
+        error_code,
+        compiled_seq,
+        compiled_fingerprint,
+        response_id,
+        place,
+        owners,
+        None if marker is None else unpack_marker(marker),
     )
 
 
@@ -328,16 +312,18 @@ def unpack_resolved(text: str, lane: Lane) -> tuple[Place | None, tuple[Owner | 
     """Return place and owners; ``lane`` is the event's."""
     place, owners = orjson.loads(text)
     return (
-        None if place is None else Place(*place),
+        None if place is None else _make_place(*place),
         tuple([None if owner is None else _owner(owner, lane) for owner in owners]),
     )
 
 
+_make_place: Final = constructor(Place, "response_seq", "after_seq", "after_any_seq")
+_make_owner: Final = constructor(Owner, "seq", "part_index", "author", "name", "lane")
+
+
 def _owner(packed: Packed, lane: Lane) -> Owner:
-    seq, part_index, author, name, owner_lane = packed
-    return Owner(
-        seq, part_index, author, name, lane if owner_lane is None else unpack_lane(owner_lane)
-    )
+    packed[4] = lane if packed[4] is None else unpack_lane(packed[4])
+    return _make_owner(*packed)
 
 
 def pack_ids(ids: frozenset[str]) -> str | None:
@@ -347,7 +333,7 @@ def pack_ids(ids: frozenset[str]) -> str | None:
 
 def unpack_ids(text: str | None) -> frozenset[str]:
     """Return the ids of :func:`pack_ids`."""
-    return frozenset() if text is None else frozenset(orjson.loads(text))
+    return _NO_IDS if text is None else frozenset(orjson.loads(text))
 
 
 def pack_lane(lane: Lane) -> Packed:
