@@ -6,6 +6,7 @@ large one in memory.
 
 import hashlib
 import io
+import re
 import zlib
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ LIMIT_NAME: Final = "max_batch_bytes"
 #: Frames of our own clients need far less; a frame may ask for gigabytes.
 MAX_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024
 JSON_TYPE: Final = "application/json"
+_ESCAPED_BYTE: Final = re.compile("[\udc80-\udcff]")
 #: Where the schema of a request model is kept for the OpenAPI document.
 REQUEST_MODELS: Final[dict[str, type[BaseModel]]] = {}
 
@@ -68,7 +70,7 @@ def json_body(
             data = b"{}"
         elif not _is_json(request.headers.get("content-type", "")):
             raise UnsupportedMediaTypeError(f"the body must be {JSON_TYPE}")
-        members = parse_object(_text(data), kept=kept)
+        members = parse_object(_text(data, kept), kept=kept)
         items = {name: members[name] for name in kept if isinstance(members.get(name), list)}
         values = {
             name: [item.value for item in value] if name in items else value
@@ -163,12 +165,27 @@ def _is_json(content_type: str) -> bool:
     return is_named or not media_type
 
 
-def _text(data: bytes) -> str:
+def _text(data: bytes, kept: Collection[str]) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         detail = f"not valid UTF-8 at byte {error.start}"
-        raise MalformedBodyError(detail) from None
+        raise MalformedBodyError(detail, pointer=_bad_element(data, kept)) from None
+
+
+def _bad_element(data: bytes, kept: Collection[str]) -> str:
+    """Return where the first bytes that are not UTF-8 stand, as far as it can be told."""
+    try:
+        members = parse_object(data.decode(errors="surrogateescape"), kept=kept)
+    except MalformedBodyError:
+        return ""
+    for name, value in members.items():
+        elements = value if name in kept and isinstance(value, list) else []
+        for number, item in enumerate(elements):
+            # Escapes in the text are still escapes: these can only stand for raw bytes.
+            if _ESCAPED_BYTE.search(item.raw):
+                return f"/{name}/{number}"
+    return ""
 
 
 def _as_request_error(error: ValidationError) -> RequestValidationError:

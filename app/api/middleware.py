@@ -1,6 +1,7 @@
 """Around every request: its id, the last error handler, and compressed answers. Plain ASGI."""
 
 import gzip
+import time
 from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
@@ -35,12 +36,13 @@ class RequestContext:
         headers = Headers(scope=scope)
         request_id = _request_id(headers)
         trace = headers.get("traceparent")
-        has_started = False
+        status = 0
+        started_s = time.perf_counter()
 
         async def send_with_ids(message: Message) -> None:
-            nonlocal has_started
+            nonlocal status
             if message["type"] == "http.response.start":
-                has_started = True
+                status = message["status"]
                 answer = MutableHeaders(scope=message)
                 answer["X-Request-Id"] = request_id
                 if trace:
@@ -53,8 +55,16 @@ class RequestContext:
             # The top handler: a bug answers 500 and tells nothing.
             except Exception:
                 log.exception("request_failed")
-                if not has_started:
+                if not status:
                     await internal_error(scope["path"])(scope, receive, send_with_ids)
+            log.debug(
+                "request_handled",
+                method=scope["method"],
+                # The template, not the path: ids are the caller's.
+                route=getattr(scope.get("route"), "path", None),
+                status=status,
+                duration_ms=round((time.perf_counter() - started_s) * 1000, 1),
+            )
 
 
 def _request_id(headers: Headers) -> str:

@@ -32,7 +32,7 @@ class Comparison:
     #: Index of the content where they part; None when the difference is before the contents.
     first_block: int | None
     cause: Cause | None
-    #: What differs, for a person.
+    #: What differs, for a person: a line of `a` behind a minus, one of `b` behind a plus.
     text: str
     tokens_a: int
     tokens_b: int
@@ -65,13 +65,13 @@ class CompareCompiles:
             )
         if head is not None:
             cause: Cause = Cause(head, None)
-            text = f"{head} differs; every part after it counts as changed"
+            text = f"the {head} differs, and with it everything after it"
             block = None
         else:
             assert difference is not None
             cause = await self._cause(key, (a, first), (b, second), difference)
             block = _block(first.result, second.result, difference.shared_count)
-            text = _told(difference, block)
+            text = f"- {_excerpt(difference.first)}\n+ {_excerpt(difference.second)}"
         return Comparison(
             is_same=False,
             first_block=block,
@@ -124,10 +124,6 @@ def _content_at(rendered: Sequence[RenderedContent], count: int) -> int:
         if seen > count:
             return number
     return len(rendered)
-
-
-def _told(difference: Difference, block: int) -> str:
-    return f"content {block}: {_excerpt(difference.first)} in a, {_excerpt(difference.second)} in b"
 
 
 def _excerpt(part: RenderedPart | None) -> str:

@@ -1,0 +1,239 @@
+"""What a request body may be, whatever it asks for."""
+
+import gzip
+import json
+from typing import Any
+
+import httpx
+import pytest
+import zstandard
+
+from tests.api.conftest import Api, client_of, settings_for, user, zipped
+
+MIB = 1024 * 1024
+
+
+async def refused(
+    api: Api, path: str, body: Any, status: int, *, headers: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """Send a body that must be refused, and see that nothing was stored."""
+    answer = await api.post(f"{path}/events", body, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert await api.head_seq(path) == 0
+    problem: dict[str, Any] = answer.json()
+    assert problem["status"] == status
+    assert {"type", "title", "detail", "instance", "code", "errors"} <= problem.keys()
+    return problem
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"events": [}',
+        '{"events": [NaN]}',
+        '{"events": [-Infinity]}',
+        '{"events": []} trailing',
+        '{"events": [], "events": []}',
+        "\ufeff{}",
+        '{"events": ["\t"]}',
+    ],
+)
+async def test_what_is_not_strict_json_is_malformed(api: Api, body: str) -> None:
+    problem = await refused(api, await api.session(), body, 400)
+    assert problem["code"] == "invalid_request"
+
+
+async def test_invalid_utf_8_is_refused_naming_the_event(api: Api) -> None:
+    body = b'{"events": [{"author": "user"}, {"author": "us\xff\xfeer"}]}'
+    problem = await refused(api, await api.session(), body, 400)
+    assert [error["pointer"] for error in problem["errors"]] == ["/events/1"]
+
+
+async def test_absurd_nesting_is_refused_naming_the_event(api: Api) -> None:
+    deep = '{"events": [{"custom_metadata": ' + '{"a":' * 5000 + "1" + "}" * 5001 + "]}"
+    problem = await refused(api, await api.session(), deep, 400)
+    assert problem["errors"][0]["pointer"] == "/events/0"
+
+
+async def test_nesting_below_python_s_limit_is_refused_too(api: Api) -> None:
+    args = json.loads("[" * 150 + "]" * 150)
+    part = {"function_call": {"name": "f", "args": {"a": args}}}
+    body = {"events": [{"author": "agent", "content": {"role": "model", "parts": [part]}}]}
+    problem = await refused(api, await api.session(), body, 422)
+    assert problem["errors"][0]["pointer"].startswith("/events/0")
+
+
+async def test_unknown_members_are_refused_by_name(api: Api) -> None:
+    problem = await refused(api, await api.session(), {"events": [], "evnts": 1}, 422)
+    assert problem["errors"][0]["pointer"] == "/evnts"
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"events": 3}, "/events"),
+        ({"events": [3]}, "/events/0"),
+        ({"events": [user("x"), {"author": 7}]}, "/events/1/author"),
+        ({"events": [{"author": "user", "content": {"parts": 1}}]}, "/events/0/content/parts"),
+        ({"events": [user("x", actions={"nonsense": 1})]}, "/events/0/actions/nonsense"),
+        ({"events": [user("x")], "expected_seq": "0"}, "/expected_seq"),
+        ({"events": [user("x")], "expected_seq": -1}, "/expected_seq"),
+        ({"events": [user("x")], "expected_seq": 2**70}, "/expected_seq"),
+        ({"events": [user("x", compiled_seq=5)]}, "/events/0/compiled_seq"),
+        ({"format": "cobol", "items": []}, "/format"),
+        ({"format": "openai_chat", "items": [{"role": "nobody"}]}, "/items/0/role"),
+        ({"format": "openai_chat", "items": [[]]}, "/items/0"),
+    ],
+)
+async def test_a_wrong_field_is_named(api: Api, body: Any, pointer: str) -> None:
+    problem = await refused(api, await api.session(), body, 422)
+    assert problem["errors"][0]["pointer"] == pointer
+    assert problem["code"] == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"events": [user("x")], "items": [{}], "format": "gemini"},
+        {"items": [{"role": "user", "content": "x"}]},
+        {"events": [user("x")], "format": "adk"},
+    ],
+)
+async def test_events_and_items_exclude_each_other(api: Api, body: Any) -> None:
+    await refused(api, await api.session(), body, 422)
+
+
+async def test_a_good_event_before_a_bad_one_is_not_stored(api: Api) -> None:
+    await refused(api, await api.session(), {"events": [user("x"), {"author": 7}]}, 422)
+
+
+async def test_a_body_above_the_limit_is_refused_naming_it(api: Api) -> None:
+    body = {"events": [user("x" * (11 * MIB))]}
+    problem = await refused(api, await api.session(), body, 413)
+    assert (problem["code"], problem["limit_name"]) == ("too_large", "max_batch_bytes")
+    assert problem["limit"] == 10 * MIB
+
+
+async def test_an_event_above_the_limit_is_refused_naming_it(api: Api) -> None:
+    body = {"events": [user("small"), user("x" * (2 * MIB))]}
+    problem = await refused(api, await api.session(), body, 413)
+    assert problem["limit_name"] == "max_event_bytes"
+    assert problem["errors"][0]["pointer"] == "/events/1"
+
+
+async def test_too_many_events_are_refused_naming_the_limit(api: Api) -> None:
+    problem = await refused(api, await api.session(), {"events": [user("x")] * 501}, 413)
+    assert problem["limit_name"] == "max_batch_events"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "encode"),
+    [
+        ("gzip", gzip.compress),
+        ("zstd", zstandard.ZstdCompressor().compress),
+        ("identity", bytes),
+    ],
+)
+async def test_encoded_bodies_are_read(api: Api, encoding: str, encode: Any) -> None:
+    path = await api.session()
+    body = encode(json.dumps({"events": [user("x")]}).encode())
+    answer = await api.post(f"{path}/events", body, headers={"Content-Encoding": encoding})
+    assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bomb"),
+    [
+        ("gzip", gzip.compress(b" " * (200 * MIB))),
+        ("zstd", zstandard.ZstdCompressor(level=19).compress(b" " * (200 * MIB))),
+    ],
+)
+async def test_a_bomb_is_refused_at_the_limit(api: Api, encoding: str, bomb: bytes) -> None:
+    path = await api.session()
+    problem = await refused(api, path, bomb, 413, headers={"Content-Encoding": encoding})
+    assert problem["limit_name"] == "max_batch_bytes"
+
+
+async def test_several_gzip_members_are_one_body(api: Api) -> None:
+    path = await api.session()
+    text = json.dumps({"events": [user("x")]}).encode()
+    body = gzip.compress(text[:10]) + gzip.compress(text[10:])
+    answer = await api.post(f"{path}/events", body, headers={"Content-Encoding": "gzip"})
+    assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+async def test_a_body_that_is_not_what_its_encoding_says_is_malformed(
+    api: Api, encoding: str
+) -> None:
+    body = json.dumps({"events": []}).encode()
+    await refused(api, await api.session(), body, 400, headers={"Content-Encoding": encoding})
+    cut = zipped({"events": [user("x" * 1000)]})[:-20]
+    await refused(api, await api.session(), cut, 400, headers={"Content-Encoding": "gzip"})
+
+
+async def test_other_encodings_and_types_are_unsupported(api: Api) -> None:
+    path = await api.session()
+    problem = await refused(api, path, b"x", 415, headers={"Content-Encoding": "br"})
+    assert problem["code"] == "unsupported_media_type"
+    await refused(api, path, b"a=b", 415, headers={"Content-Type": "text/plain"})
+
+
+async def test_limits_are_settings(database_url: str) -> None:
+    settings = settings_for(database_url, max_batch_bytes=2000, max_event_bytes=500)
+    async with client_of(settings) as client:
+        api = Api(client)
+        path = await api.session()
+        problem = await refused(api, path, {"events": [user("x" * 3000)]}, 413)
+        assert problem["limit"] == 2000
+        problem = await refused(api, path, {"events": [user("x" * 600)]}, 413)
+        assert problem["limit"] == 500
+
+
+async def test_answers_are_compressed_when_asked(api: Api) -> None:
+    path = await api.session()
+    await api.append(path, user("hello " * 1000))
+    for encoding in ("gzip", "zstd"):
+        answer = await api.get(f"{path}/events", headers={"Accept-Encoding": encoding})
+        assert answer.headers["content-encoding"] == encoding
+        assert "accept-encoding" in answer.headers["vary"].lower()
+        assert answer.json()["data"][0]["seq"] == 1
+    plain = await api.get(f"{path}/events", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+
+
+async def test_request_ids_are_echoed_or_made(api: Api) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    answer = await api.get("/livez", headers={"X-Request-Id": "abc", "traceparent": trace})
+    assert answer.headers["x-request-id"] == "abc"
+    assert answer.headers["traceparent"] == trace
+    assert len((await api.get("/livez")).headers["x-request-id"]) == 32
+    odd = await api.get("/livez", headers={"X-Request-Id": "a" * 500})
+    assert odd.headers["x-request-id"] != "a" * 500
+
+
+async def test_unknown_paths_and_methods_are_problems(api: Api) -> None:
+    missing = await api.get("/v1/nothing")
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+    wrong = await api.post("/livez")
+    assert (wrong.status_code, wrong.json()["code"]) == (405, "method_not_allowed")
+    assert wrong.headers["allow"] == "GET"
+
+
+async def test_a_bug_answers_a_problem_without_details(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("SELECT secret FROM table")
+
+    monkeypatch.setattr("app.services.sessions.ManageSessions.get", broken)
+    answer = await Api(client).get("/v1/sessions/x")
+    assert answer.status_code == 500
+    assert answer.json()["code"] == "internal"
+    assert "secret" not in answer.text
