@@ -6,6 +6,7 @@ any of them can be left out while a failure is made smaller. What google-adk is 
 begins with ``Avoided``; `test_differences.py` shows both sides of it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -481,24 +482,26 @@ def is_avoided(stream: Stream, reading: Reading) -> str | None:
         # Avoided: a tool sub-branch whose call stands before the turn; google-adk forgets the call.
         if any(event.lane.tool_names for event in standing):
             return "tool sub-branch from before the turn"
-        # Avoided: posted results that hold the turn's start back for a call that is not theirs: of
-        # another lane, of a repeated id, or later in the log.
+        # Avoided: posted results that hold the turn's start back for a call that is not theirs (of
+        # another lane or node, of a repeated id, later in the log), and those without an id, for
+        # which google-adk does not reach back.
         if not _are_posted_results_plain(standing, reading):
             return "posted results of others"
     return None
 
 
 def _are_posted_results_plain(events: Sequence[Event], reading: Reading) -> bool:
-    called = {call.id for event in events for call in event.calls}
+    called = Counter(call_id for event in events for call_id in {call.id for call in event.calls})
     newest: dict[str | None, Event] = {}
     for event in events:
         if event.author == "user":
-            for part in event.responses:
-                if not part.id or part.id not in called:
+            for part, owner in zip(event.responses, event.owners, strict=True):
+                if part.id and part.id not in called:
                     continue
                 call_event = newest.get(part.id)
-                owner = event.owners[event.responses.index(part)]
-                if call_event is None or owner is None or owner.seq != call_event.seq:
+                if not part.id or not call_event or not owner or owner.seq != call_event.seq:
+                    return False
+                if reading.single_turn and called[part.id] > 1:
                     return False
                 if not all(reading.reader.sees(lane) for lane in (event.lane, owner.lane)):
                     return False

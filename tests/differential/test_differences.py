@@ -279,6 +279,19 @@ def test_current_turn_does_not_reach_back_for_a_result_before_its_call() -> None
     assert ours == ["question", "call", "result(ok)"]
 
 
+def test_current_turn_reaches_back_for_a_result_without_an_id() -> None:
+    call = {"function_call": {"name": "t", "args": {}}}
+    result = {"function_response": {"name": "t", "response": {"said": "ok"}}}
+    events = _log(
+        _said("user", "do it"), _said("a", call), _said("user", "well?"), _said("user", result)
+    )
+
+    theirs, ours = _both(events, _CURRENT)
+
+    assert theirs == ["well?"]
+    assert ours == ["do it", "call", "result(ok)"]
+
+
 def test_current_turn_hides_the_messages_of_a_tool_called_before_it() -> None:
     events = _log(
         _call("c1", long_running_tool_ids=["c1"]),
