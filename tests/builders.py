@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from app.core.canonical import Json, canonical_json
+from app.core.canonical import canonical_json
 from app.core.contents import (
     FileData,
     FunctionCall,
@@ -65,7 +65,7 @@ def model(*said: str | Part, **fields: Any) -> Event:
     return event(*_parts(said), **fields)
 
 
-def call(name: str, *, id: str | None = None, args: Json = None, **fields: Any) -> Event:
+def call(name: str, *, id: str | None = None, args: Any = None, **fields: Any) -> Event:
     """Return a model event that holds one function call."""
     return model(call_part(name, id=id, args=args), **fields)
 
@@ -74,7 +74,7 @@ def response(
     id: str | None,
     *,
     name: str = "search",
-    result: Json = None,
+    result: Any = None,
     **fields: Any,
 ) -> Event:
     """Return an event that holds one function response, of the agent and in role user."""
@@ -150,7 +150,7 @@ def thought(said: str) -> Text:
     return text(said, thought=True)
 
 
-def call_part(name: str, *, id: str | None = None, args: Json = None) -> FunctionCall:
+def call_part(name: str, *, id: str | None = None, args: Any = None) -> FunctionCall:
     """Return a function call part; no arguments are an empty object."""
     return FunctionCall(id=id, name=name, args=canonical_json({} if args is None else args))
 
@@ -159,7 +159,7 @@ def response_part(
     id: str | None,
     *,
     name: str = "search",
-    result: Json = None,
+    result: Any = None,
 ) -> FunctionResponse:
     """Return a function response part."""
     body = canonical_json(result) if result is not None else '{"result":"ok"}'
