@@ -2,7 +2,7 @@ import pytest
 
 from app.core.canonical import Json
 from app.core.compile.adk.ids import strip_adk_ids
-from app.core.compile.adk.opening import find_opening_args, opening_content
+from app.core.compile.adk.opening import SINGLE_TURN_NUDGE, find_opening_args, opening_content
 from app.core.compile.inputs import CompileInput, CompileOptions, Ids, Instruction
 from app.core.compile.instruction import (
     dynamic_content,
@@ -123,7 +123,7 @@ def test_dynamic_instruction_rides_in_the_contents_only_beside_a_static_one(
         ("{ name }", "Ann"),
         ("{{name}}", "Ann"),
         ("{user:name} {app:limit}", "Bea 3"),
-        ("{nothing}|{absent?}|{empty?}", "|||"[:2]),
+        ("{nothing}|{absent?}|{empty?}", "||"),
         ("{flag} {data}", "True {'a': [1, None]}"),
         # Not names: left as they are written.
         ("{}", "{}"),
@@ -230,8 +230,7 @@ def test_single_turn_agent_is_told_that_no_one_will_answer() -> None:
 
     assert said == [
         '{"a": 1}',
-        "Important: You will not receive any user replies or clarifications. "
-        "Complete the task using only the information provided above.",
+        SINGLE_TURN_NUDGE,
     ]
 
 
@@ -251,17 +250,8 @@ def test_single_turn_agent_is_told_that_no_one_will_answer() -> None:
 def test_ids_of_google_adk_are_stripped_for_gemini(
     ids: Ids, format_name: str, left: list[str | None]
 ) -> None:
-    content = Content(
-        "model",
-        tuple(
-            PlacedPart(part)
-            for part in (
-                call_part("t", id="adk-1"),
-                response_part("adk-1"),
-                call_part("t", id="c1"),
-            )
-        ),
-    )
+    parts = (call_part("t", id="adk-1"), response_part("adk-1"), call_part("t", id="c1"))
+    content = Content("model", tuple(PlacedPart(part) for part in parts))
     inputs = CompileInput(
         options=CompileOptions(ids=ids), format=FORMATS[format_name], index=Index(), compiled_seq=0
     )
