@@ -33,9 +33,9 @@ def new_key(tenant_id: str = "acme") -> SessionKey:
 
 
 async def new_session(database: PgDatabase, **fields: Any) -> SessionKey:
-    """Make an empty session and return its key."""
+    """Make an empty session, of an app of its own, and return its key."""
     key = new_key()
-    fields = {"app_name": "app", "user_id": "user", **fields}
+    fields = {"app_name": f"app of {key.session_id}", "user_id": "user", **fields}
     async with database.transaction() as connection:
         assert await SESSIONS.create(connection, key, NewSession(**fields))
     return key
