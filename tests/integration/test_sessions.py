@@ -60,7 +60,7 @@ async def test_a_new_session_is_as_it_was_given(database: PgDatabase) -> None:
 
 
 async def test_a_session_is_created_once(database: PgDatabase) -> None:
-    key = await new_session(database, state={"a": 1})
+    key = await new_session(database, app_name="app", state={"a": 1})
     incarnation = (await _get(database, key)).incarnation
 
     async with database.transaction() as connection:
