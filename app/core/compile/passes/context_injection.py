@@ -5,7 +5,7 @@
 
 The dynamic instruction changes with the state, so it stands where nothing that could be cached
 follows it. It is sent, but it is no part of the fingerprint chain. Under ``adk`` it stands before
-the trailing run of plain user contents (``spec/ADK.md`` B.11).
+the trailing run of plain user contents, or right after the media (``spec/ADK.md`` B.11).
 """
 
 from app.core.compile.inputs import CompileInput, Report
@@ -23,7 +23,10 @@ def context_injection(
     dynamic = dynamic_content(inputs.options, inputs.state)
     if dynamic is None:
         return (*static, *contents)
-    at = _before_last_question(contents) if inputs.options.preset == "adk" else len(contents)
+    at = len(contents)
+    if inputs.options.preset == "adk":
+        # google-adk puts all that the instructions say in one place.
+        at = 0 if static else _before_last_question(contents)
     return (*static, *contents[:at], dynamic, *contents[at:])
 
 
