@@ -1,8 +1,14 @@
+"""Compile over HTTP: options, positions, deltas, inputs, explanations, comparison."""
+
+import asyncio
+import json
 from typing import Any
 
 import pytest
 
-from tests.api.conftest import Api, call, model, response, user
+from tests.api.conftest import Api, call, client_of, model, response, settings_for, user
+
+FORMATS = ["gemini", "openai_chat", "anthropic", "native"]
 
 
 async def compiled(api: Api, path: str, **fields: Any) -> dict[str, Any]:
@@ -12,22 +18,437 @@ async def compiled(api: Api, path: str, **fields: Any) -> dict[str, Any]:
     return body
 
 
-async def test_compile_answers_the_provider_s_own_body(api: Api) -> None:
+async def talk(api: Api) -> str:
     path = await api.session()
     await api.append(path, user("hello"), model("hi"), user("and now?"))
-    body = await compiled(api, path, agent="agent")
+    return path
+
+
+async def test_compile_answers_the_provider_s_own_body(api: Api) -> None:
+    body = await compiled(api, await talk(api), agent="agent")
     assert body["request"]["contents"] == [
         {"role": "user", "parts": [{"text": "hello"}]},
         {"role": "model", "parts": [{"text": "hi"}]},
         {"role": "user", "parts": [{"text": "and now?"}]},
     ]
     assert (body["head_seq"], body["compiled_seq"], body["prefix_count"]) == (3, 3, 2)
+    assert body["pending"] == []
+    assert body["cache"] == {"break_reason": None, "break_seq": None}
 
 
-@pytest.mark.parametrize("name", ["gemini", "openai_chat", "anthropic", "native"])
+@pytest.mark.parametrize("name", FORMATS)
 async def test_what_is_compiled_is_valid_for_its_provider(api: Api, name: str) -> None:
     path = await api.session()
     await api.append(path, user("x"), call("f", "c1"), response("f", "c1"), user("y"))
-    request = (await compiled(api, path, agent="agent", format=name))["request"]
+    tools = [{"name": "f", "description": "d", "parameters": {"type": "object"}}]
+    fields = {"agent": "agent", "format": name, "system": "Be brief.", "tools": tools}
+    request = (await compiled(api, path, **fields))["request"]
     answer = await api.post("/v1/validate", {"format": name, "request": request})
     assert answer.json() == {"valid": True, "violations": []}
+
+
+async def test_the_same_compile_gives_the_same_bytes(api: Api) -> None:
+    path = await talk(api)
+    first, second = await compiled(api, path), await compiled(api, path)
+    for body in (first, second):
+        body.pop("timing_ms")
+    assert first == second
+
+
+async def test_tokens_are_counted_by_segment(api: Api) -> None:
+    path = await talk(api)
+    await api.post(f"{path}/pins", {"seqs": [1]})
+    tools = [{"name": "f", "parameters": {"type": "object"}}]
+    tokens = (await compiled(api, path, system="Be brief.", tools=tools))["tokens"]
+    counts = tokens["by_segment"]
+    assert min(counts[name] for name in ("system", "tools", "history", "pins")) > 0
+    assert tokens["total"] == sum(counts.values())
+    assert tokens["method"] == "o200k_base"
+
+
+async def test_a_call_without_a_result_is_pending(api: Api) -> None:
+    path = await api.session()
+    await api.append(path, user("x"), call("f", "c1"))
+    body = await compiled(api, path, agent="agent")
+    assert body["pending"] == [{"call_id": "c1", "name": "f", "seq": 2}]
+    assert body["repairs"]
+
+
+async def test_an_empty_session_gives_nothing_and_says_so(api: Api) -> None:
+    body = await compiled(api, await api.session())
+    assert body["request"]["contents"] == []
+    assert body["warnings"] == ["empty_contents"]
+
+
+# Positions
+
+
+async def test_a_past_position_compiles_to_what_it_was(api: Api) -> None:
+    path = await talk(api)
+    then = await compiled(api, path)
+    await api.post(
+        f"{path}/summaries", {"covers": {"from_seq": 1, "to_seq": 2}, "content": "in brief"}
+    )
+    await api.append(path, user("more"))
+    again = await compiled(api, path, as_of_seq=3)
+    assert (again["request"], again["fingerprint"]) == (then["request"], then["fingerprint"])
+    assert (again["compiled_seq"], again["head_seq"]) == (3, 5)
+
+
+async def test_positions_beyond_the_head_are_refused(api: Api) -> None:
+    path = await talk(api)
+    answer = await api.post(f"{path}/compile", {"as_of_seq": 4})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/as_of_seq")
+    answer = await api.post(f"{path}/compile", {"min_seq": 4})
+    assert (answer.status_code, answer.json()["code"]) == (409, "not_yet_visible")
+    assert answer.json()["head_seq"] == 3
+    assert (await api.post(f"{path}/compile", {"min_seq": 3})).status_code == 200
+
+
+async def test_a_wait_for_a_seq_ends_when_it_arrives(database_url: str) -> None:
+    async with client_of(settings_for(database_url, min_seq_wait_ms=20_000)) as client:
+        api = Api(client)
+        path = await talk(api)
+        waiting = asyncio.create_task(compiled(api, path, min_seq=4))
+        await asyncio.sleep(0.05)
+        await api.append(path, user("there"))
+        assert (await waiting)["head_seq"] == 4
+
+
+# Delta
+
+
+async def test_a_base_that_holds_gets_only_what_follows(api: Api) -> None:
+    path = await talk(api)
+    base = await compiled(api, path, system="Be brief.")
+    await api.append(path, model("now this"), user("thanks"))
+    delta = await compiled(api, path, system="Be brief.", base_fingerprint=base["fingerprint"])
+    assert delta["base_count"] == 3
+    assert delta["request"] == {
+        "contents": [
+            {"role": "model", "parts": [{"text": "now this"}]},
+            {"role": "user", "parts": [{"text": "thanks"}]},
+        ]
+    }
+
+
+async def test_nothing_changed_gives_nothing(api: Api) -> None:
+    path = await talk(api)
+    base = await compiled(api, path)
+    same = await compiled(api, path, base_fingerprint=base["fingerprint"])
+    assert (same["request"], same["base_count"]) == ({}, 3)
+
+
+async def test_a_base_that_broke_gets_everything(api: Api) -> None:
+    path = await talk(api)
+    base = await compiled(api, path, system="Be brief.")
+    other = await compiled(api, path, system="Be long.", base_fingerprint=base["fingerprint"])
+    assert other["base_count"] == 0
+    assert len(other["request"]["contents"]) == 3
+
+
+# Breaks
+
+
+async def reply_to(api: Api, path: str, **fields: Any) -> None:
+    base = await compiled(api, path, agent="agent", **fields)
+    reply = model(
+        "a reply",
+        compiled_seq=base["compiled_seq"],
+        compiled_fingerprint=base["fingerprint"],
+    )
+    await api.append(path, reply, user("next"))
+
+
+async def test_an_unbroken_reply_reports_no_break(api: Api) -> None:
+    path = await talk(api)
+    await reply_to(api, path)
+    body = await compiled(api, path, agent="agent")
+    assert body["cache"] == {"break_reason": None, "break_seq": None}
+
+
+async def test_a_fold_under_a_reply_is_named_as_the_break(api: Api) -> None:
+    path = await talk(api)
+    await reply_to(api, path)
+    body = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "in brief"}
+    fold = (await api.post(f"{path}/summaries", body)).json()
+    found = (await compiled(api, path, agent="agent"))["cache"]
+    assert found == {"break_reason": "compaction", "break_seq": fold["seq"]}
+
+
+async def test_changed_options_are_named_as_the_break(api: Api) -> None:
+    path = await talk(api)
+    await reply_to(api, path, system="Be brief.")
+    tools = [{"name": "f", "parameters": {"type": "object"}}]
+    expectations: list[tuple[str, dict[str, Any]]] = [
+        ("system", {"system": "Be long."}),
+        ("tools", {"system": "Be brief.", "tools": tools}),
+        ("model", {"system": "Be brief.", "model": "other"}),
+    ]
+    for reason, fields in expectations:
+        found = (await compiled(api, path, agent="agent", **fields))["cache"]
+        assert found["break_reason"] == reason
+
+
+# Inputs
+
+
+async def test_injected_state_is_an_input_that_can_be_passed_back(api: Api) -> None:
+    path = await api.session(state={"name": "Ada", "unused": 1})
+    await api.append(path, user("hello"))
+    fields = {"instruction": {"dynamic": "You talk to {name}."}}
+    first = await compiled(api, path, **fields)
+    assert "You talk to Ada." in json.dumps(first["request"]["system_instruction"])
+    await api.append(path, user("x", actions={"state_delta": {"name": "Bob"}}))
+    now = await compiled(api, path, **fields)
+    assert now["inputs"]["digest"] != first["inputs"]["digest"]
+    again = await compiled(api, path, inputs=first["inputs"]["digest"], as_of_seq=1, **fields)
+    assert again["request"] == first["request"]
+    assert again["inputs"] == first["inputs"]
+
+
+async def test_what_is_not_used_is_no_input(api: Api) -> None:
+    path = await api.session(state={"k": 1})
+    before = await compiled(api, path)
+    await api.append(path, user("x", actions={"state_delta": {"k": 2}}))
+    after = await compiled(api, path, inputs=before["inputs"]["digest"])
+    assert after["inputs"] == before["inputs"]
+
+
+async def test_unknown_inputs_and_missing_variables_are_refused(api: Api) -> None:
+    path = await talk(api)
+    answer = await api.post(f"{path}/compile", {"inputs": "0" * 64})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/inputs")
+    answer = await api.post(f"{path}/compile", {"instruction": {"dynamic": "{nobody}"}})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/instruction/dynamic"
+
+
+# Append in the same call
+
+
+async def test_events_can_be_appended_in_the_same_call(api: Api) -> None:
+    path = await talk(api)
+    body = await compiled(api, path, agent="agent", append=[model("now", id="m"), user("ok")])
+    assert [each["seq"] for each in body["appended"]] == [4, 5]
+    assert (body["compiled_seq"], len(body["request"]["contents"])) == (5, 5)
+
+
+async def test_a_replayed_append_compiles_again_as_it_was(api: Api) -> None:
+    path = await talk(api)
+    headers = {"Idempotency-Key": "k"}
+    fields = {"append": [model("now")]}
+    first = await api.post(f"{path}/compile", fields, headers=headers)
+    await api.append(path, user("later"))
+    again = await api.post(f"{path}/compile", fields, headers=headers)
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.json()["request"] == first.json()["request"]
+    assert again.json()["compiled_seq"] == 4
+    assert await api.head_seq(path) == 5
+
+
+async def test_a_refused_append_compiles_nothing(api: Api) -> None:
+    path = await talk(api)
+    answer = await api.post(f"{path}/compile", {"append": [user("x"), {"author": 1}]})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/append/1/author"
+    assert await api.head_seq(path) == 3
+    answer = await api.post(f"{path}/compile", {"append": [user("x")], "as_of_seq": 1})
+    assert answer.status_code == 422
+
+
+# Expand and explain
+
+
+async def test_an_expanded_fold_shows_its_originals(api: Api) -> None:
+    path = await talk(api)
+    before = await compiled(api, path)
+    body = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "in brief"}
+    seq = (await api.post(f"{path}/summaries", body)).json()["seq"]
+    expanded = await compiled(api, path, expand=[seq])
+    assert expanded["request"] == before["request"]
+    answer = await api.post(f"{path}/compile", {"expand": [1]})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/expand/0")
+
+
+async def test_explain_says_what_became_of_every_event(api: Api) -> None:
+    path = await talk(api)
+    body = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "in brief"}
+    await api.post(f"{path}/summaries", body)
+    await api.append(path, user("oops", invocation_id="i9"))
+    await api.post(f"{path}/rewind", {"before_invocation_id": "i9"})
+    plain = await compiled(api, path)
+    explained = await compiled(api, path, explain=True)
+    assert explained["request"] == plain["request"]
+    rows = explained["events"]
+    assert (rows[0]["from_seq"], rows[0]["to_seq"], rows[0]["by_seq"]) == (1, 2, 4)
+    assert [row["action"] for row in rows] == ["masked", "merged", "marker", "rewound", "marker"]
+    assert "events" not in plain
+
+
+async def test_every_pass_is_timed(api: Api) -> None:
+    timing = (await compiled(api, await talk(api)))["timing_ms"]
+    assert {"load", "rewind", "tool_pairing", "render"} <= timing.keys()
+
+
+# Readers
+
+
+async def test_a_reader_s_compile_shows_only_what_it_may_see(api: Api) -> None:
+    path = await api.session()
+    await api.append(
+        path, user("all"), model("mine", branch="root.a"), model("theirs", branch="root.b")
+    )
+    text = json.dumps(await compiled(api, path, agent="agent", branch="root.a"))
+    assert "mine" in text
+    assert "theirs" not in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"format": "cobol"}, "/format"),
+        ({"preset": "fast"}, "/preset"),
+        ({"agent": ""}, "/agent"),
+        ({"agent": "a\0"}, "/agent"),
+        ({"tools": [1]}, "/tools/0"),
+        ({"instruction": {"dynamc": "x"}}, "/instruction/dynamc"),
+        ({"as_of_seq": -1}, "/as_of_seq"),
+        ({"as_of_seq": 2**80}, "/as_of_seq"),
+        ({"explain": "yes"}, "/explain"),
+        ({"budget": {}}, "/budget"),
+        ({"user_content": {"parts": [{"txt": "x"}]}}, "/user_content/parts/0/txt"),
+    ],
+)
+async def test_a_wrong_option_is_named(api: Api, fields: dict[str, Any], pointer: str) -> None:
+    answer = await api.post(f"{await talk(api)}/compile", fields)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+# Stateless
+
+
+async def test_events_compile_without_being_stored(api: Api) -> None:
+    path = await talk(api)
+    stored = await compiled(api, path, agent="agent")
+    events = [user("hello"), model("hi"), user("and now?")]
+    answer = await api.post("/v1/compile", {"events": events, "agent": "agent"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["request"] == stored["request"]
+    assert answer.json()["fingerprint"] == stored["fingerprint"]
+    assert answer.json()["head_seq"] == 3
+
+
+async def test_an_exported_log_compiles_to_the_same_bytes(api: Api) -> None:
+    path = await talk(api)
+    await api.post(
+        f"{path}/summaries", {"covers": {"from_seq": 1, "to_seq": 2}, "content": "in brief"}
+    )
+    await api.post(f"{path}/pins", {"seqs": [3]})
+    events = (await api.get(f"{path}/events")).json()["data"]
+    answer = await api.post("/v1/compile", {"events": events, "explain": True})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["fingerprint"] == (await compiled(api, path))["fingerprint"]
+    assert answer.json()["events"][0]["action"] == "masked"
+    past = await api.post("/v1/compile", {"events": events, "as_of_seq": 3})
+    assert len(past.json()["request"]["contents"]) == 3
+
+
+async def test_stateless_state_comes_from_the_events(api: Api) -> None:
+    body = {
+        "events": [user("x", actions={"state_delta": {"name": "Ada"}})],
+        "instruction": {"dynamic": "For {name}."},
+    }
+    answer = await api.post("/v1/compile", body)
+    assert "For Ada." in answer.text
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"events": [user("x"), 7]}, "/events/1"),
+        ({"events": [user("x", compiled_seq=4)]}, "/events/0/compiled_seq"),
+        ({"events": [user("x")], "as_of_seq": 2}, "/as_of_seq"),
+        ({}, "/events"),
+    ],
+)
+async def test_a_wrong_stateless_compile_is_refused_by_name(
+    api: Api, body: dict[str, Any], pointer: str
+) -> None:
+    answer = await api.post("/v1/compile", body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+# Comparison
+
+
+async def test_two_equal_compiles_are_the_same(api: Api) -> None:
+    path = await talk(api)
+    body = (await api.post(f"{path}/compile:diff", {"a": {}, "b": {"as_of_seq": 3}})).json()
+    assert (body["same"], body["first_block"], body["cause"]) == (True, None, None)
+    assert body["tokens"]["a"] == body["tokens"]["b"]
+
+
+async def test_a_comparison_names_the_event_that_made_the_difference(api: Api) -> None:
+    path = await talk(api)
+    summary = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "in brief"}
+    fold = (await api.post(f"{path}/summaries", summary)).json()
+    body = (await api.post(f"{path}/compile:diff", {"a": {"as_of_seq": 3}, "b": {}})).json()
+    assert body["same"] is False
+    assert body["first_block"] == 0
+    assert body["cause"] == {"reason": "compaction", "seq": fold["seq"]}
+    assert body["text"].splitlines() == ['- {"text":"hello"}', '+ {"text":"in brief"}']
+
+
+async def test_a_comparison_names_options_and_appends(api: Api) -> None:
+    path = await talk(api)
+
+    async def cause(a: dict[str, Any], b: dict[str, Any]) -> Any:
+        return (await api.post(f"{path}/compile:diff", {"a": a, "b": b})).json()["cause"]
+
+    assert await cause({}, {"system": "x"}) == {"reason": "system", "seq": None}
+    assert await cause({}, {"agent": "somebody"}) == {"reason": "option", "seq": None}
+    assert await cause({"as_of_seq": 2}, {}) == {"reason": "append", "seq": 3}
+
+
+async def test_a_wrong_side_of_a_comparison_is_named(api: Api) -> None:
+    path = await talk(api)
+    answer = await api.post(f"{path}/compile:diff", {"a": {}, "b": {"format": "x"}})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/b/format")
+
+
+# Validate and count
+
+
+async def test_validate_names_the_broken_rule_and_the_place(api: Api) -> None:
+    messages = [{"role": "tool", "tool_call_id": "c1", "content": "x"}]
+    body = {"format": "openai_chat", "request": {"messages": messages}}
+    answer = (await api.post("/v1/validate", body)).json()
+    assert answer["valid"] is False
+    assert answer["violations"][0]["path"].startswith("/messages")
+
+
+async def test_tokens_of_texts_and_contents_are_counted(api: Api) -> None:
+    text = (await api.post("/v1/tokens", {"text": "hello world"})).json()
+    assert text == {"tokens": 2, "method": "o200k_base"}
+    body = {"format": "openai_chat", "contents": [{"role": "user", "content": "hello world"}]}
+    contents = (await api.post("/v1/tokens", body)).json()
+    assert contents["tokens"] > 2
+    wrong = {"format": "openai_chat", "contents": [{"role": "nobody"}]}
+    answer = await api.post("/v1/tokens", wrong)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (
+        422,
+        "/contents/0/role",
+    )
+    assert (await api.post("/v1/tokens", {})).status_code == 422
+
+
+@pytest.mark.parametrize("name", FORMATS)
+async def test_verified_compiles_answer_as_ever(database_url: str, name: str) -> None:
+    async with client_of(settings_for(database_url, verify_compile=True)) as client:
+        api = Api(client)
+        path = await api.session()
+        await api.append(path, model("first"), call("f", "c1"), call("f", "c1"), user("y"))
+        await compiled(api, path, agent="agent", format=name)
