@@ -1,0 +1,237 @@
+"""The OpenAPI document holds what the contract says, and nothing else."""
+
+import re
+from typing import Any
+
+import pytest
+
+from app.main import create_app
+from app.settings import Settings
+
+S = "/v1/sessions/{}"
+
+#: Method and path, and the members of the request body.
+CONTRACT: dict[str, set[str]] = {
+    "get /livez": set(),
+    "get /readyz": set(),
+    "get /startupz": set(),
+    "get /v1/info": set(),
+    "get /v1/sessions": set(),
+    f"put {S}": {"app_name", "user_id", "state", "policy", "metadata", "ttl_s"},
+    f"get {S}": set(),
+    f"patch {S}": {"policy", "metadata", "ttl_s"},
+    f"delete {S}": set(),
+    f"post {S}/fork": {"at_seq", "new_id", "metadata"},
+    "get /v1/apps/{}/policy": set(),
+    "put /v1/apps/{}/policy": {"compaction", "summarizer", "offload", "pins"},
+    f"get {S}/state": set(),
+    "get /v1/apps/{}/state": set(),
+    "get /v1/apps/{}/users/{}/state": set(),
+    f"post {S}/events": {"events", "format", "items", "agent", "expected_seq", "create"},
+    f"get {S}/events": set(),
+    f"get {S}/events/{{}}": set(),
+    f"get {S}/invocations/{{}}": set(),
+    f"post {S}/rewind": {"before_invocation_id", "to_seq", "expected_seq"},
+    f"get {S}/pins": set(),
+    f"post {S}/pins": {"seqs", "last_turn", "first", "expected_seq"},
+    f"delete {S}/pins": {"seqs", "last_turn", "first", "expected_seq"},
+    f"post {S}/summaries": {
+        "covers",
+        "seqs",
+        "content",
+        "level",
+        "branch",
+        "isolation_scope",
+        "activation",
+        "expected_seq",
+    },
+    f"get {S}/compactions": set(),
+    f"get {S}/compactions/{{}}": set(),
+    f"post {S}/compactions/{{}}/activate": set(),
+    f"post {S}/compactions/{{}}/undo": set(),
+    f"post {S}/compile": {
+        "agent",
+        "branch",
+        "isolation_scope",
+        "node_path",
+        "format",
+        "model",
+        "preset",
+        "include_contents",
+        "thinking",
+        "narration",
+        "ids",
+        "unanswered_calls",
+        "foreign_thoughts",
+        "single_turn",
+        "user_content",
+        "instruction",
+        "system",
+        "tools",
+        "base_fingerprint",
+        "as_of_seq",
+        "min_seq",
+        "expand",
+        "append",
+        "inputs",
+        "explain",
+    },
+    "post /v1/compile": {
+        "agent",
+        "branch",
+        "isolation_scope",
+        "node_path",
+        "format",
+        "model",
+        "preset",
+        "include_contents",
+        "thinking",
+        "narration",
+        "ids",
+        "unanswered_calls",
+        "foreign_thoughts",
+        "single_turn",
+        "user_content",
+        "instruction",
+        "system",
+        "tools",
+        "base_fingerprint",
+        "as_of_seq",
+        "expand",
+        "events",
+        "explain",
+    },
+    f"post {S}/compile:diff": {"a", "b"},
+    "post /v1/tokens": {"format", "model", "contents", "text"},
+    "post /v1/validate": {"format", "model", "request"},
+}
+
+QUERIES = {
+    f"get {S}/events": {
+        "after_seq",
+        "before_seq",
+        "after_time",
+        "last",
+        "author",
+        "branch",
+        "invocation_id",
+        "kind",
+        "status",
+        "as_of_seq",
+        "limit",
+        "order",
+        "after",
+        "before",
+        "reader.agent",
+        "reader.branch",
+        "reader.isolation_scope",
+    },
+    "get /v1/sessions": {"app_name", "user_id", "updated_after", "limit", "order", "after"},
+}
+
+#: What the answers have, at least.
+ANSWERS = {
+    "SessionAnswer": {
+        "id",
+        "app_name",
+        "user_id",
+        "head_seq",
+        "state",
+        "policy",
+        "metadata",
+        "created_at",
+        "updated_at",
+        "stats",
+    },
+    "SessionStats": {"events", "live_events", "tokens_raw", "tokens_live", "compactions"},
+    "Appended": {"id", "seq", "tokens", "duplicate"},
+    "PinsAnswer": {"pins", "tokens"},
+    "CompactionAnswer": {
+        "seq",
+        "covers",
+        "holes",
+        "level",
+        "children",
+        "tokens_before",
+        "tokens_after",
+        "status",
+        "sections",
+    },
+    "CompileAnswer": {
+        "request",
+        "head_seq",
+        "compiled_seq",
+        "fingerprint",
+        "prefix_fingerprint",
+        "sent_fingerprint",
+        "prefix_count",
+        "base_count",
+        "pending",
+        "cache",
+        "tokens",
+        "repairs",
+        "warnings",
+        "inputs",
+        "pipeline_version",
+        "timing_ms",
+        "events",
+    },
+    "DiffAnswer": {"same", "first_block", "cause", "text", "tokens"},
+}
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """The document of an application that was never started."""
+    return create_app(Settings()).openapi()
+
+
+def _operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method} {re.sub(r'{[^}]*}', '{}', path)}": operation
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    }
+
+
+def test_the_paths_are_those_of_the_contract(document: dict[str, Any]) -> None:
+    assert set(_operations(document)) == set(CONTRACT)
+
+
+@pytest.mark.parametrize("name", sorted(CONTRACT))
+def test_the_fields_of_a_request_are_those_of_the_contract(
+    document: dict[str, Any], name: str
+) -> None:
+    body = _operations(document)[name].get("requestBody")
+    if body is None:
+        assert CONTRACT[name] == set()
+        return
+    reference = body["content"]["application/json"]["schema"]["$ref"]
+    schema = document["components"]["schemas"][reference.rpartition("/")[2]]
+    assert set(schema["properties"]) == CONTRACT[name]
+    assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_the_parameters_of_a_list_are_those_of_the_contract(
+    document: dict[str, Any], name: str
+) -> None:
+    parameters = _operations(document)[name]["parameters"]
+    assert {item["name"] for item in parameters if item["in"] == "query"} == QUERIES[name]
+
+
+@pytest.mark.parametrize("name", sorted(ANSWERS))
+def test_answers_have_the_fields_of_the_contract(document: dict[str, Any], name: str) -> None:
+    assert set(document["components"]["schemas"][name]["properties"]) >= ANSWERS[name]
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    references = set(re.findall(r"'#/components/schemas/([^']*)'", str(document)))
+    assert references <= set(schemas)
+
+
+def test_every_operation_describes_its_errors(document: dict[str, Any]) -> None:
+    for operation in _operations(document).values():
+        schema = operation["responses"]["default"]["content"]["application/problem+json"]["schema"]
+        assert schema == {"$ref": "#/components/schemas/Problem"}
