@@ -7,6 +7,8 @@ STAMP := $(VENV)/.installed
 # Extra arguments for pytest, for example: make test PYTEST_ARGS="tests/unit -x"
 PYTEST_ARGS ?=
 SESSION ?=
+# Arguments of the benchmark, for example: make bench BENCH_ARGS="--json bench.json"
+BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo serve test lint format types imports check bench lock lock-check clean
@@ -50,8 +52,8 @@ imports: $(STAMP) ## who may import whom
 
 check: lint types imports test ## all of the above
 
-bench: $(STAMP) ## measure; not part of the tests
-	$(BIN)/python -m pytest tests/benchmarks -s $(PYTEST_ARGS)
+bench: $(STAMP) ## measure compile against google-adk; takes some minutes
+	$(BIN)/python -m tests.benchmarks.bench_compile $(BENCH_ARGS)
 
 COMPILE_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" --group dev pyproject.toml
