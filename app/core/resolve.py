@@ -236,32 +236,34 @@ class Resolver:
         return lane
 
     def _ordinary(self, event: Event) -> Event:
-        place = self._place(event) if event.is_model else None
-        owners = tuple(self._owner(part, event) for part in event.responses)
-        lane = self.facts.lanes[event.lane]
-        lane.last_seq = event.seq
-        if place is not None:
-            lane.replies[event.author] = ReplyFacts(
-                event.seq, place, event.invocation_id, event.response_id, event.compiled_seq
-            )
-        resolved = replace(event, place=place, owners=owners)
-        self._remember_calls(resolved)
-        return resolved
-
-    def _remember_calls(self, event: Event) -> None:
+        event = replace(event, place=self._place(event) if event.is_model else None)
+        owners: list[Owner | None] = []
+        # In part order: some logs hold a call and its result in one event.
         for part_index, part in enumerate(event.parts):
             if isinstance(part, FunctionCall):
-                call = CallFacts(
-                    seq=event.seq,
-                    part_index=part_index,
-                    id=part.id,
-                    name=part.name,
-                    lane=event.lane,
-                    author=event.author,
-                    response_seq=event.place.response_seq if event.place else event.seq,
-                )
-                self.facts.calls_by_id.setdefault(part.id or "", []).append(call)
-                self.facts.calls_by_seq.setdefault(event.seq, []).append(call)
+                self._remember_call(part, part_index, event)
+            elif isinstance(part, FunctionResponse):
+                owners.append(self._owner(part, event))
+        lane = self.facts.lanes[event.lane]
+        lane.last_seq = event.seq
+        if event.place is not None:
+            lane.replies[event.author] = ReplyFacts(
+                event.seq, event.place, event.invocation_id, event.response_id, event.compiled_seq
+            )
+        return replace(event, owners=tuple(owners))
+
+    def _remember_call(self, part: FunctionCall, part_index: int, event: Event) -> None:
+        call = CallFacts(
+            seq=event.seq,
+            part_index=part_index,
+            id=part.id,
+            name=part.name,
+            lane=event.lane,
+            author=event.author,
+            response_seq=event.place.response_seq if event.place else event.seq,
+        )
+        self.facts.calls_by_id.setdefault(part.id or "", []).append(call)
+        self.facts.calls_by_seq.setdefault(event.seq, []).append(call)
 
     def _replies(self, lane: Lane) -> Mapping[str, ReplyFacts]:
         """Return the newest reply by author in the lane's scope and branch."""
@@ -320,7 +322,7 @@ class Resolver:
         line = line_up(event.lane.branch)
         closest = min(_distance(event.lane, line, call) for call in candidates)
         candidates = [c for c in candidates if _distance(event.lane, line, c) == closest]
-        call = self._choose(candidates, by_name=not part.id)
+        call = self._choose(candidates, by_name=bool(part.name) and not part.id)
         call.answers.append(event.seq)
         return Owner(call.seq, call.part_index, call.author, call.name, call.lane)
 
@@ -328,11 +330,15 @@ class Resolver:
         """Return the calls that the response can mean, oldest first."""
         if part.id:
             return list(self.facts.calls_by_id.get(part.id, ()))
-        nameless = [c for c in self.facts.calls_by_id.get("", ()) if c.name == part.name]
-        return nameless or sorted(
-            (c for calls in self.facts.calls_by_id.values() for c in calls if c.name == part.name),
+        known = sorted(
+            (call for calls in self.facts.calls_by_id.values() for call in calls),
             key=lambda call: (call.seq, call.part_index),
         )
+        if not part.name:
+            # It says nothing of its call: only one that waits for a result can be meant.
+            return [call for call in known if self._is_open(call)]
+        named = [call for call in known if call.name == part.name]
+        return [call for call in named if not call.id] or named
 
     def _choose(self, candidates: Sequence[CallFacts], *, by_name: bool) -> CallFacts:
         """Return an open call before an answered or closed one, then the nearest.

@@ -153,6 +153,9 @@ def _add_headers(rows: Sequence[Row], facts: Facts, lanes: dict[int, Lane]) -> N
         )
 
 
+# A result that names nothing answers the nearest open call: one of the newest that nothing answers.
+_OPEN_CALLS_LIMIT: Final = 200
+
 # With every call all of its event's: what stands beside a call belongs to its group.
 _CALLS: Final[LiteralString] = """
     WITH wanted AS (
@@ -161,6 +164,22 @@ _CALLS: Final[LiteralString] = """
         SELECT c.seq FROM calls AS c WHERE c.session_uid = $1 AND c.name = ANY ($3::text[])
         UNION
         SELECT w.seq FROM unnest($4::bigint[]) AS w (seq)
+        UNION
+        (
+            SELECT c.seq
+            FROM calls AS c
+            WHERE
+                c.session_uid = $1
+                AND NOT EXISTS (
+                    SELECT FROM answers AS a
+                    WHERE
+                        a.session_uid = $1
+                        AND a.call_seq = c.seq
+                        AND a.call_part = c.part_index
+                )
+            ORDER BY c.seq DESC
+            LIMIT $5
+        )
     )
     SELECT
         c.seq, c.part_index, c.call_id, c.name, c.lane, c.author, c.response_seq,
@@ -190,6 +209,7 @@ async def _load_calls(
         sorted(needs.call_ids),
         sorted(needs.call_names),
         sorted(owners | facts.headers.keys()),
+        _OPEN_CALLS_LIMIT if "" in needs.call_names else 0,
     )
     for row in rows:
         call = CallFacts(

@@ -172,14 +172,23 @@ def test_id_that_is_no_string_is_refused_at_its_place(call_id: Json) -> None:
 
 
 @every_format
-def test_result_in_the_very_event_of_its_call_is_no_later_result_and_reported(name: str) -> None:
+def test_result_in_the_very_event_of_its_call_answers_it(name: str) -> None:
     both: Json = {
         "author": AGENT,
         "content": {"role": "model", "parts": [call_part(id="a"), result_part(id="a")]},
     }
     log = append_items("adk", [native("user", {"text": "go"}), both])
-    assert rules(log, name) == ["orphan_result", "synthetic_result"]
+    assert rules(log, name) == []
     assert sent(log, name)
+
+
+@every_format
+def test_result_with_neither_id_nor_name_answers_the_open_call(name: str) -> None:
+    result = native("user", {"function_response": {"response": {"ok": 1}}})
+    log = append_items(
+        "adk", [native("user", {"text": "go"}), native(AGENT, call_part(id="a")), result]
+    )
+    assert rules(log, name) == []
 
 
 # Orphans

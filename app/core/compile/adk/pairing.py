@@ -202,7 +202,9 @@ def _merge(events: Sequence[Event]) -> Event:
         else:
             position_by_id[piece.part.id] = len(merged)
             merged.append(piece)
-    return _of(first, merged)
+    # What is answered is told of the event that it comes from; the rest stays the first event's.
+    source = next(event for event in events if any(p is merged[0].part for p in event.parts))
+    return replace(_of(first, merged), seq=source.seq, id=source.id)
 
 
 # 3. All other results
@@ -277,9 +279,13 @@ def _is_stale(event: Event, invocation_id: str) -> bool:
 
 
 def _report_left_out(before: Events, after: Events, report: Report) -> None:
-    shown = {event.seq for event in after}
+    """Report the events of which nothing is left; parts that moved into another event are left."""
+    # By identity: the steps move parts, they never make new ones, and equal parts are common.
+    shown = {id(part) for event in after for part in event.parts}
     for event in before:
-        if event.seq not in shown and event.segment is Segment.HISTORY:
+        if event.segment is not Segment.HISTORY or not event.parts:
+            continue
+        if not any(id(part) in shown for part in event.parts):
             rule = "replaced" if event.responses else "passed_over"
             report.repair(rule, event.seq, "a later result of an earlier call takes its place")
 

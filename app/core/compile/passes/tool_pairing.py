@@ -109,17 +109,20 @@ class _Pairing:
             else:
                 self._groups_and_events.append(event)
             return
-        parts = self._sort_parts(event)
         if event.is_model:
-            told = [(part, tokens) for part, tokens, is_told in parts if is_told]
-            said = [(part, tokens) for part, tokens, is_told in parts if not is_told]
-            if told:
-                self._groups_and_events.append(_with_parts(event, told, role="user"))
+            # The calls first: a result may stand in one event with its call.
+            said: list[tuple[Part, int]] = [
+                (part, tokens)
+                for part, tokens in zip(event.parts, event.part_tokens, strict=True)
+                if not isinstance(part, FunctionResponse)
+            ]
             if said:
                 self._speak(event, _with_parts(event, said))
-        elif parts:
-            everything = [(part, tokens) for part, tokens, _ in parts]
-            self._groups_and_events.append(_with_parts(event, everything))
+            left = [(part, tokens) for part, tokens, is_told in self._settle_all(event) if is_told]
+        else:
+            left = [(part, tokens) for part, tokens, _ in self._settle_all(event)]
+        if left:
+            self._groups_and_events.append(_with_parts(event, left, role="user"))
 
     def _closes(self, event: Event) -> bool:
         """Tell whether the event is a reply where it stands; a call brought back is not."""
@@ -140,7 +143,7 @@ class _Pairing:
                 call.is_closed = True
         self._open = still_open
 
-    def _sort_parts(self, event: Event) -> list[tuple[Part, int, bool]]:
+    def _settle_all(self, event: Event) -> list[tuple[Part, int, bool]]:
         """Hand the event's results to their calls.
 
         Returns:
