@@ -122,7 +122,11 @@ def test_late_result_at_the_end_takes_what_stood_between_with_it() -> None:
         result("c1", 2),
         report=report,
     ) == ["t(c1)", 'c1={"n":2}']
-    assert {repair.seq for repair in report.repairs} == {3, 4, 5}
+    assert [(repair.rule, repair.seq) for repair in report.repairs] == [
+        ("replaced", 2),
+        ("passed_over", 3),
+        ("passed_over", 4),
+    ]
 
 
 def test_results_at_the_end_are_split_over_their_calls() -> None:
@@ -157,6 +161,22 @@ def test_results_of_parallel_calls_become_one_event() -> None:
         'c2={"n":2} c1={"n":1}',
         "a",
     ]
+
+
+def test_result_that_moved_into_another_event_is_not_reported() -> None:
+    report = Report()
+
+    paired(calls("c1", "c2"), result("c2", 2), result("c1", 1), user("a"), report=report)
+
+    assert not report.repairs
+
+
+def test_result_that_a_later_one_replaces_is_reported() -> None:
+    report = Report()
+
+    paired(calls("c1"), result("c1", 1), user("a"), result("c1", 2), user("b"), report=report)
+
+    assert [(repair.rule, repair.seq) for repair in report.repairs] == [("replaced", 2)]
 
 
 def test_repeated_id_gives_each_call_its_own_result() -> None:
