@@ -20,7 +20,7 @@ VALUES = st.recursive(
 )
 
 
-@given(VALUES, st.sampled_from([None, 1]), st.booleans())
+@given(value=VALUES, indent=st.sampled_from([None, 1]), ascii_=st.booleans())
 def test_every_json_text_reads_as_json_reads_it(
     value: object, indent: int | None, *, ascii_: bool
 ) -> None:
