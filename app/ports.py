@@ -414,3 +414,43 @@ class TokenCounter(Protocol):
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryPrompt:
+    """What a model is asked for a summary."""
+
+    #: Our instructions; never holds text of the conversation.
+    system: str
+    #: The conversation, quoted.
+    user: str
+    #: None: the server's.
+    model: str | None = None
+    #: None: the provider's.
+    temperature: float | None = None
+    max_output_tokens: int
+    #: Of the whole request, retries included. None: the server's.
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryAnswer:
+    """What the model answered."""
+
+    text: str
+    #: ``stop``, ``length`` (cut off), ``filtered``, or as the provider put it.
+    finish_reason: str
+    input_tokens: int
+    output_tokens: int
+    model: str
+
+
+class SummaryProvider(Protocol):
+    """A model that writes summaries."""
+
+    async def complete(self, prompt: SummaryPrompt) -> SummaryAnswer:
+        """Ask once; the adapter may send the request a bounded number of times.
+
+        Raises:
+            ProviderError: there is no answer.
+        """

@@ -11,6 +11,9 @@
       TooLargeError
       PipelineError                 InvariantViolatedError
       StorageError                  StorageUnavailableError
+      ProviderError                 ProviderTimeoutError, ProviderUnavailableError,
+                                    ProviderRateLimitedError, ProviderRejectedError
+      SummaryRefusedError
 
 Errors carry typed fields, never HTTP statuses: jobs and the command line raise the same ones.
 ``code`` is the stable slug that clients match on; a class's docstring is its default message.
@@ -213,3 +216,62 @@ class StorageUnavailableError(StorageError):
 
     code = "unavailable"
     retryable = True
+
+
+class ProviderError(FoldlineError):
+    """A model provider gave no usable answer."""
+
+    code = "provider"
+
+
+class ProviderTimeoutError(ProviderError):
+    """The model provider did not answer in time."""
+
+    code = "provider_timeout"
+    retryable = True
+
+
+class ProviderUnavailableError(ProviderError):
+    """The model provider cannot be reached, broke off, or failed on its side."""
+
+    code = "provider_unavailable"
+    retryable = True
+
+
+class ProviderRateLimitedError(ProviderError):
+    """The model provider wants fewer requests."""
+
+    code = "provider_rate_limited"
+    retryable = True
+
+    def __init__(self, detail: str | None = None, *, retry_after_s: float | None = None) -> None:
+        super().__init__(detail)
+        #: As the provider asked; None when it did not say.
+        self.retry_after_s = retry_after_s
+
+    def members(self) -> Mapping[str, object]:
+        return {} if self.retry_after_s is None else {"retry_after_s": self.retry_after_s}
+
+
+class ProviderRejectedError(ProviderError):
+    """The model provider refused the request, or answered what it never should."""
+
+    code = "provider_rejected"
+
+    def __init__(self, detail: str | None = None, *, status: int | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class SummaryRefusedError(FoldlineError):
+    """No summary of these events can stand for them."""
+
+    code = "summary_refused"
+
+    def __init__(self, detail: str | None = None, *, reason: str) -> None:
+        super().__init__(detail)
+        #: A slug: ``rules_over_cap``, ``not_smaller`` or ``nothing_to_summarize``.
+        self.reason = reason
+
+    def members(self) -> Mapping[str, object]:
+        return {"reason": self.reason}
