@@ -1,0 +1,125 @@
+"""What the README says is true: its commands run, its examples are answered as shown, nothing is
+left out of its tables."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.api.errors import CODES, STATUSES, UnsupportedMediaTypeError, status_of
+from app.cli.__main__ import COMMANDS
+from app.cli.service_process import running_service
+from app.core import errors
+from app.settings import PREFIX, SECRET_FIELDS, Settings
+from tests.project.readme_examples import README, commands, examples, mismatch
+
+TEXT = README.read_text(encoding="utf-8")
+REPOSITORY = README.parent
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with running_service() as url, httpx.Client(base_url=url) as client:
+        yield client
+
+
+def test_every_example_is_answered_as_shown(client: httpx.Client) -> None:
+    shown = list(examples())
+    assert len(shown) >= 6
+    for example in shown:
+        body = {} if example.body is None else {"json": example.body}
+        answer = client.request(example.method, example.path, **body)
+        assert answer.is_success, answer.text
+        assert mismatch(example.answer, answer.json()) is None, example.path
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_every_command_exists_and_the_quick_ones_run(words: list[str]) -> None:
+    while "=" in words[0]:
+        name = words.pop(0).partition("=")[0]
+        assert name.removeprefix(PREFIX).lower() in Settings.model_fields
+    if words[0] == "make":
+        makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+        assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE)
+        return
+    assert words[0] == ".venv/bin/foldline"
+    assert words[1] in COMMANDS
+    if words[1] == "serve":
+        return
+    command = [sys.executable, "-m", "app.cli", *words[1:]]
+    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout
+
+
+def _table(heading: str) -> dict[str, list[str]]:
+    """Return the rows of the table under a heading, by the code in the first cell."""
+    section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
+    return {row[0].strip().strip("`"): [cell.strip() for cell in row[1:]] for row in rows}
+
+
+def test_every_setting_is_documented_with_its_meaning() -> None:
+    documented = {name: cells[1] for name, cells in _table("Settings").items()}
+    assert documented == {
+        PREFIX + name.upper(): field.description for name, field in Settings.model_fields.items()
+    }
+    for name in SECRET_FIELDS:
+        assert f"`{PREFIX}{name.upper()}_FILE`" in TEXT
+
+
+def test_plain_defaults_are_as_documented() -> None:
+    defaults = {name: cells[0] for name, cells in _table("Settings").items()}
+    for name, field in Settings.model_fields.items():
+        shown = defaults[PREFIX + name.upper()]
+        if shown.startswith("`") and name != "data_dir":
+            value = field.default
+            assert shown == f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _kinds(kind: type[errors.FoldlineError]) -> Iterator[type[errors.FoldlineError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _kinds(child)
+
+
+def test_every_error_code_is_documented_with_its_status() -> None:
+    documented = {code: set(cells[0].split(", ")) for code, cells in _table("Errors").items()}
+    statuses: dict[str, set[str]] = {code: {str(status)} for status, code in CODES.items()}
+    statuses["invalid_request"] = {"400", "422"}
+    for kind in _kinds(errors.FoldlineError):
+        if kind is not UnsupportedMediaTypeError:
+            status = next(STATUSES[base] for base in kind.__mro__ if base in STATUSES)
+            statuses.setdefault(kind.code, set()).add(str(status))
+    assert documented == statuses
+
+
+def test_an_unsupported_media_type_has_the_documented_status() -> None:
+    assert (
+        str(status_of(UnsupportedMediaTypeError())) == _table("Errors")["unsupported_media_type"][0]
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["make demo", "make test", "make serve", "make bench", "make check"]
+)
+def test_make_targets_that_the_text_names_exist(name: str) -> None:
+    assert f"`{name}`" in TEXT or f"{name} " in TEXT
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    target = name.partition(" ")[2]
+    planned = subprocess.run(
+        ["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert planned.returncode == 0, planned.stderr
+
+
+def test_the_map_names_what_is_there() -> None:
+    section = TEXT.partition("\n## Map of the code\n")[2].partition("\n## ")[0]
+    for name in re.findall(r"`((?:app|migrations|tests)[\w./]*)`", section):
+        assert Path(REPOSITORY / name).exists(), name
