@@ -22,7 +22,6 @@ from app.core.compile.inputs import CompileInput, Report
 from app.core.compile.order import ReadKey, is_foreign, is_reply, read_key
 from app.core.contents import Segment
 from app.core.events import Event, Events, Fold
-from app.core.lanes import Reader
 
 
 def compaction_mask(events: Events, inputs: CompileInput, report: Report) -> Events:  # noqa: ARG001
@@ -33,7 +32,9 @@ def compaction_mask(events: Events, inputs: CompileInput, report: Report) -> Eve
         return adk_mask(events, inputs)
     reader = inputs.options.reader
     live = [event for event in events if inputs.index.is_live(event.seq)]
-    placed: list[tuple[ReadKey, Event]] = [(read_key(event, reader), event) for event in live]
+    placed: list[tuple[ReadKey, Event]] = [
+        (read_key(event, reader, inputs.index), event) for event in live
+    ]
     placed += _summaries(events, inputs)
     placed.sort(key=lambda pair: pair[0])
     masked = {event.seq: event for event in events if not inputs.index.is_live(event.seq)}
@@ -81,7 +82,7 @@ def _with_masked_calls(
     """Bring a masked call back in front of the first live result that answers it in time."""
     reader = inputs.options.reader
     replies = [
-        (read_key(event, reader), event.place.response_seq)
+        (read_key(event, reader, inputs.index), event.place.response_seq)
         for event in events
         if event.place is not None and is_reply(event, reader) and event.segment is Segment.HISTORY
     ]
@@ -91,7 +92,7 @@ def _with_masked_calls(
         for owner in event.owners:
             if owner is None or owner.seq not in masked or is_foreign(owner.author, reader):
                 continue
-            if not _is_late(event, masked[owner.seq], replies, reader):
+            if not _is_late(event, masked[owner.seq], replies, inputs):
                 wanted.setdefault(owner.seq, []).append(owner.part_index)
                 first_result.setdefault(owner.seq, event.seq)
     if not wanted:
@@ -108,12 +109,13 @@ def _with_masked_calls(
 
 
 def _is_late(
-    event: Event, call_event: Event, replies: list[tuple[ReadKey, int]], reader: Reader
+    event: Event, call_event: Event, replies: list[tuple[ReadKey, int]], inputs: CompileInput
 ) -> bool:
     """Tell whether a shown reply of another response stands between a masked call and its
     result."""
     response_seq = call_event.place.response_seq if call_event.place else call_event.seq
-    since, until = read_key(call_event, reader), read_key(event, reader)
+    reader, index = inputs.options.reader, inputs.index
+    since, until = read_key(call_event, reader, index), read_key(event, reader, index)
     # The newest replies are the likeliest to stand in between, and most often the very newest does.
     for key, other_response_seq in reversed(replies):
         if key <= since:

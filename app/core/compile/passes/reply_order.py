@@ -20,7 +20,7 @@ def reply_order(events: Events, inputs: CompileInput, report: Report) -> Events:
     if inputs.options.preset == "adk":
         return events
     reader = inputs.options.reader
-    keys = [read_key(event, reader) for event in events]
+    keys = [read_key(event, reader, inputs.index) for event in events]
     if all(keys[number] <= keys[number + 1] for number in range(len(keys) - 1)):
         return events
-    return tuple(sorted(events, key=lambda event: read_key(event, reader)))
+    return tuple(sorted(events, key=lambda event: read_key(event, reader, inputs.index)))
