@@ -40,6 +40,12 @@ CREATE TABLE sessions (
     policy json,
     schema_version smallint NOT NULL DEFAULT 1,
     updated_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    live_events bigint DEFAULT 0,
+    tokens_live bigint DEFAULT 0,
+    invocation_id text NOT NULL DEFAULT '',
+    is_invocation_complete boolean NOT NULL DEFAULT false,
+    invocations_new integer NOT NULL DEFAULT 0,
+    tokens_tried bigint NOT NULL DEFAULT 0,
     CONSTRAINT sessions_pkey PRIMARY KEY (session_uid),
     CONSTRAINT sessions_head_seq_check CHECK (head_seq >= 0)
 );
@@ -168,6 +174,29 @@ CREATE TABLE compile_inputs (
     CONSTRAINT compile_inputs_pkey PRIMARY KEY (tenant_id, digest, session_uid)
 );
 
+CREATE TABLE jobs (
+    session_uid uuid NOT NULL,
+    job_id uuid NOT NULL DEFAULT gen_random_uuid(),
+    tenant_id text NOT NULL,
+    session_id text NOT NULL,
+    incarnation uuid NOT NULL,
+    kind text NOT NULL,
+    payload json NOT NULL,
+    status text NOT NULL DEFAULT 'ready',
+    attempts integer NOT NULL DEFAULT 0,
+    fencing_token bigint NOT NULL DEFAULT 0,
+    run_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    lease_until timestamptz,
+    result json,
+    error json,
+    created_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    finished_at timestamptz,
+    CONSTRAINT jobs_pkey PRIMARY KEY (session_uid, job_id),
+    CONSTRAINT jobs_status_check CHECK (
+        status IN ('ready', 'running', 'done', 'failed', 'dead', 'cancelled')
+    )
+);
+
 CREATE TABLE audit_log (
     audit_id bigint GENERATED ALWAYS AS IDENTITY,
     tenant_id text NOT NULL,
@@ -194,6 +223,12 @@ CREATE INDEX idempotency_keys_expires_idx ON idempotency_keys (expires_at);
 CREATE INDEX idempotency_keys_session_idx ON idempotency_keys (session_uid)
 WHERE session_uid IS NOT NULL;
 CREATE INDEX compile_inputs_session_idx ON compile_inputs (session_uid);
+CREATE UNIQUE INDEX jobs_open_key ON jobs (session_uid, kind)
+WHERE status IN ('ready', 'running');
+CREATE INDEX jobs_ready_idx ON jobs (tenant_id, run_at, job_id) WHERE status = 'ready';
+CREATE INDEX jobs_running_idx ON jobs (tenant_id, lease_until) WHERE status = 'running';
+CREATE INDEX jobs_id_idx ON jobs (job_id);
+CREATE INDEX jobs_finished_idx ON jobs (finished_at) WHERE finished_at IS NOT NULL;
 
 CREATE FUNCTION refuse_log_change() RETURNS trigger
 LANGUAGE plpgsql
@@ -253,6 +288,7 @@ BEGIN
     DELETE FROM session_details WHERE session_uid = erased_uid;
     DELETE FROM idempotency_keys WHERE session_uid = erased_uid;
     DELETE FROM compile_inputs WHERE session_uid = erased_uid;
+    DELETE FROM jobs WHERE session_uid = erased_uid;
     DELETE FROM sessions WHERE session_uid = erased_uid;
     INSERT INTO audit_log (tenant_id, session_uid, action, actor, reason, events)
     VALUES (owner, erased_uid, 'erase_session', actor, reason, size);

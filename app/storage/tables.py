@@ -100,6 +100,18 @@ sessions: Final = Table(
     Column("policy", JSON),
     _required("schema_version", SmallInteger, "1"),
     _time("updated_at"),
+    # By these an append sees whether compaction may be due, without reading the log. The planner
+    # counts for itself.
+    #: Live events and their tokens, shown summaries included; null: not counted yet.
+    Column("live_events", BigInteger, server_default=text("0")),
+    Column("tokens_live", BigInteger, server_default=text("0")),
+    #: The invocation that began last.
+    _required("invocation_id", Text, "''"),
+    _required("is_invocation_complete", Boolean, "false"),
+    #: Invocations that were completed and that no fold has been planned for.
+    _required("invocations_new", Integer, "0"),
+    #: ``tokens_live`` when a fold was last tried and refused; 0 when nothing speaks against one.
+    _required("tokens_tried", BigInteger, "0"),
     PrimaryKeyConstraint("session_uid", name="sessions_pkey"),
     CheckConstraint("head_seq >= 0", name="sessions_head_seq_check"),
     Index("sessions_tenant_updated_idx", "tenant_id", "updated_at", "session_id"),
@@ -291,6 +303,59 @@ compile_inputs: Final = Table(
     _time("created_at"),
     PrimaryKeyConstraint("tenant_id", "digest", "session_uid", name="compile_inputs_pkey"),
     Index("compile_inputs_session_idx", "session_uid"),
+)
+
+#: Work for later, inserted with what makes it due (``jobs.py``).
+jobs: Final = Table(
+    "jobs",
+    metadata,
+    _required("session_uid", Uuid),
+    _required("job_id", Uuid, "gen_random_uuid()"),
+    _required("tenant_id", Text),
+    _required("session_id", Text),
+    #: Of the session that the job was made for; another session of the same id is not meant.
+    _required("incarnation", Uuid),
+    _required("kind", Text),
+    _required("payload", JSON),
+    _required("status", Text, "'ready'"),
+    #: How often it was claimed; a claim that was given back is not counted.
+    _required("attempts", Integer, "0"),
+    #: Raised with every claim; whoever holds an older one has lost the job.
+    _required("fencing_token", BigInteger, "0"),
+    _time("run_at"),
+    Column("lease_until", DateTime(timezone=True)),
+    Column("result", JSON),
+    #: ``{code, detail}`` of the last attempt that failed.
+    Column("error", JSON),
+    _time("created_at"),
+    Column("finished_at", DateTime(timezone=True)),
+    PrimaryKeyConstraint("session_uid", "job_id", name="jobs_pkey"),
+    CheckConstraint(
+        "status IN ('ready', 'running', 'done', 'failed', 'dead', 'cancelled')",
+        name="jobs_status_check",
+    ),
+    Index(
+        "jobs_open_key",
+        "session_uid",
+        "kind",
+        unique=True,
+        postgresql_where=text("status IN ('ready', 'running')"),
+    ),
+    Index(
+        "jobs_ready_idx",
+        "tenant_id",
+        "run_at",
+        "job_id",
+        postgresql_where=text("status = 'ready'"),
+    ),
+    Index(
+        "jobs_running_idx",
+        "tenant_id",
+        "lease_until",
+        postgresql_where=text("status = 'running'"),
+    ),
+    Index("jobs_id_idx", "job_id"),
+    Index("jobs_finished_idx", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
 )
 
 #: Who erased what, without content. Never updated.
