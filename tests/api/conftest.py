@@ -8,9 +8,12 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 from pydantic import SecretStr
+from starlette.routing import Match
 
-from app.main import create_app
+from app.core.json_text import parse_json
+from app.main import ROUTERS, create_app
 from app.settings import Settings
 
 ADMIN_KEY = "test-admin-key-0123456789"
@@ -45,7 +48,22 @@ class Api:
         sent = {**self.headers, **(headers or {})}
         if content is not None:
             sent.setdefault("Content-Type", "application/json")
-        return await self.client.request(method, path, content=content, headers=sent)
+        answer = await self.client.request(method, path, content=content, headers=sent)
+        self._check(answer)
+        return answer
+
+    def _check(self, answer: httpx.Response) -> None:
+        """See that an answer is what the OpenAPI document says of it."""
+        if not answer.is_success:
+            return
+        request = answer.request
+        scope = {"type": "http", "method": request.method, "path": request.url.path, "headers": []}
+        for route in (route for router in ROUTERS for route in router.routes):
+            if isinstance(route, APIRoute) and route.matches(scope)[0] is Match.FULL:
+                declared = route.responses.get(answer.status_code, {}).get("model")
+                model = declared or route.response_model
+                if model is not None:
+                    model.model_validate(parse_json(answer.text))
 
     async def get(self, path: str, **options: Any) -> httpx.Response:
         return await self.call("GET", path, **options)
