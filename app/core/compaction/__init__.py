@@ -1,0 +1,1 @@
+"""Folding history: what to fold (the planner), and what to say of it (the summarizers)."""
