@@ -58,6 +58,11 @@ class PgEventLog:
     ) -> LockedSession | None:
         return await _lock(connection, key)
 
+    async def find_session(
+        self, connection: AsyncConnection, key: SessionKey
+    ) -> LockedSession | None:
+        return _locked(await fetch_one(connection, _FIND_SESSION, key.uid))
+
     async def load_facts(
         self, connection: AsyncConnection, key: SessionKey, session: LockedSession, needs: Needs
     ) -> Facts:
@@ -162,7 +167,20 @@ _LOCK_SESSION: Final[LiteralString] = """
 
 
 async def _lock(connection: AsyncConnection, key: SessionKey) -> LockedSession | None:
-    row = await fetch_one(connection, _LOCK_SESSION, key.uid)
+    return _locked(await fetch_one(connection, _LOCK_SESSION, key.uid))
+
+
+_FIND_SESSION: Final[LiteralString] = """
+    SELECT
+        s.incarnation, s.app_name, s.user_id, s.head_seq, s.index::text AS index,
+        s.live::text AS live, s.rewound::text AS rewound, s.policy::text AS policy,
+        s.last_rewind_seq
+    FROM sessions AS s
+    WHERE s.session_uid = $1
+"""
+
+
+def _locked(row: Row | None) -> LockedSession | None:
     if row is None:
         return None
     return LockedSession(
@@ -177,16 +195,22 @@ async def _lock(connection: AsyncConnection, key: SessionKey) -> LockedSession |
 
 
 _FIND_EVENTS: Final[LiteralString] = """
-    SELECT id, seq, body_hash, tokens
-    FROM events
-    WHERE session_uid = $1 AND id = ANY ($2::text[])
+    SELECT e.id, e.seq, e.body_hash, e.tokens
+    FROM unnest($2::text[]) AS wanted (id)
+    CROSS JOIN LATERAL (
+        SELECT e.id, e.seq, e.body_hash, e.tokens
+        FROM events AS e
+        WHERE e.session_uid = $1 AND e.id >= wanted.id AND e.id <= wanted.id
+        ORDER BY e.id
+        OFFSET 0
+    ) AS e
 """
 
 
 async def _find(
     connection: AsyncConnection, key: SessionKey, ids: Sequence[str]
 ) -> Mapping[str, tuple[int, bytes, int]]:
-    rows = await fetch(connection, _FIND_EVENTS, key.uid, list(ids))
+    rows = await fetch(connection, _FIND_EVENTS, key.uid, sorted(set(map(clean_text, ids))))
     return {row["id"]: (row["seq"], row["body_hash"], row["tokens"]) for row in rows}
 
 
@@ -436,7 +460,7 @@ _LISTED: Final[LiteralString] = (
         WHERE
             e.session_uid = $1
             AND e.seq >= lower(span)
-            AND (upper_inf(span) OR e.seq < upper(span))
+            AND e.seq < coalesce(upper(span), 9223372036854775807)
             AND ($9::double precision IS NULL OR e.event_at >= $9)
             AND ($10::text IS NULL OR e.author = $10)
             AND ($11::text IS NULL OR e.invocation_id = $11)
@@ -543,7 +567,8 @@ _GET_BY_SEQ: Final[LiteralString] = (
     + """
     FROM events AS e
     JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
-    WHERE e.session_uid = $1 AND e.seq = $2
+    WHERE e.session_uid = $1 AND e.seq >= $2 AND e.seq <= $2
+    ORDER BY e.seq
 """
 )
 _GET_BY_ID: Final[LiteralString] = (
@@ -551,7 +576,8 @@ _GET_BY_ID: Final[LiteralString] = (
     + """
     FROM events AS e
     JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
-    WHERE e.session_uid = $1 AND e.id = $2
+    WHERE e.session_uid = $1 AND e.id >= $2 AND e.id <= $2
+    ORDER BY e.id
 """
 )
 
@@ -577,7 +603,8 @@ _COUNT_TOKENS: Final[LiteralString] = """
         WHERE
             e.session_uid = $1
             AND e.seq >= lower(span)
-            AND (upper_inf(span) OR e.seq < upper(span))
+            AND e.seq < coalesce(upper(span), 9223372036854775807)
+        ORDER BY e.seq
         OFFSET 0
     ) AS e
 """
@@ -591,8 +618,11 @@ async def _count_tokens(connection: AsyncConnection, key: SessionKey, ranges: Ra
 _EVENT_SEQS: Final[LiteralString] = """
     SELECT seq
     FROM events
-    WHERE session_uid = $1 AND invocation_id = $2
-    ORDER BY seq
+    WHERE
+        session_uid = $1
+        AND (invocation_id, seq) > ($2, 0)
+        AND (invocation_id, seq) <= ($2, 9223372036854775807)
+    ORDER BY invocation_id, seq
 """
 
 

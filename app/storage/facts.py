@@ -5,6 +5,9 @@ every event of the log; a property test holds the two equal. All statements run 
 lock.
 """
 
+# Statements that share a piece are put together from constants, as LiteralString proves.
+# ruff: noqa: S608
+
 from collections.abc import Iterable, Sequence
 from typing import Final, LiteralString
 
@@ -65,8 +68,11 @@ _FIRST_SEQS: Final[LiteralString] = """
     CROSS JOIN LATERAL (
         SELECT e.seq
         FROM events AS e
-        WHERE e.session_uid = $1 AND e.invocation_id = wanted.invocation_id
-        ORDER BY e.seq
+        WHERE
+            e.session_uid = $1
+            AND (e.invocation_id, e.seq) > (wanted.invocation_id, 0)
+            AND (e.invocation_id, e.seq) <= (wanted.invocation_id, $3)
+        ORDER BY e.invocation_id, e.seq
         LIMIT 1
     ) AS first
 """
@@ -76,7 +82,8 @@ async def _load_first_seqs(
     connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs
 ) -> None:
     if needs.invocation_ids:
-        for row in await fetch(connection, _FIRST_SEQS, key.uid, sorted(needs.invocation_ids)):
+        wanted = (sorted(needs.invocation_ids), facts.head_seq)
+        for row in await fetch(connection, _FIRST_SEQS, key.uid, *wanted):
             facts.first_seq_by_invocation[row["invocation_id"]] = row["seq"]
 
 
@@ -87,15 +94,23 @@ _HEADER: Final[LiteralString] = """
     FROM events AS e
 """
 _HEADERS_BY_SEQ: Final[LiteralString] = (
-    _HEADER
+    """
+    SELECT e.seq, e.lane, e.event_at, e.invocation_id, e.is_marker, e.owner_seqs, e.requested_ids
+    FROM unnest($2::bigint[]) AS wanted (seq)
+    CROSS JOIN LATERAL ("""
+    + _HEADER
     + """
-    WHERE e.session_uid = $1 AND e.seq = ANY ($2::bigint[])
+        WHERE e.session_uid = $1 AND e.seq >= wanted.seq AND e.seq <= wanted.seq
+        ORDER BY e.seq
+        OFFSET 0
+    ) AS e
 """
 )
 _HEADERS_IN_SPAN: Final[LiteralString] = (
     _HEADER
     + """
     WHERE e.session_uid = $1 AND e.seq BETWEEN $2 AND $3
+    ORDER BY e.seq
 """
 )
 _HEADERS_BY_TIME: Final[LiteralString] = (
@@ -156,14 +171,38 @@ def _add_headers(rows: Sequence[Row], facts: Facts, lanes: dict[int, Lane]) -> N
 # A result that names nothing answers the nearest open call: one of the newest that nothing answers.
 _OPEN_CALLS_LIMIT: Final = 200
 
-# With every call all of its event's: what stands beside a call belongs to its group.
+# With every call all of its event's: what stands beside a call belongs to its group. Bounds and
+# orders as in `live_read.py`.
 _CALLS: Final[LiteralString] = """
     WITH wanted AS (
-        SELECT c.seq FROM calls AS c WHERE c.session_uid = $1 AND c.call_id = ANY ($2::text[])
+        SELECT c.seq
+        FROM unnest($2::text[]) AS w (call_id)
+        CROSS JOIN LATERAL (
+            SELECT c.seq
+            FROM calls AS c
+            WHERE
+                c.session_uid = $1
+                AND (c.call_id, c.seq) > (w.call_id, 0)
+                AND (c.call_id, c.seq) <= (w.call_id, $6)
+            ORDER BY c.call_id, c.seq
+            OFFSET 0
+        ) AS c
         UNION
-        SELECT c.seq FROM calls AS c WHERE c.session_uid = $1 AND c.name = ANY ($3::text[])
+        SELECT c.seq
+        FROM unnest($3::text[]) AS w (name)
+        CROSS JOIN LATERAL (
+            SELECT c.seq
+            FROM calls AS c
+            WHERE
+                c.session_uid = $1
+                AND (c.name, c.seq) > (w.name, 0)
+                AND (c.name, c.seq) <= (w.name, $6)
+            ORDER BY c.name, c.seq
+            OFFSET 0
+        ) AS c
         UNION
-        SELECT w.seq FROM unnest($4::bigint[]) AS w (seq)
+        SELECT w.seq
+        FROM unnest($4::bigint[]) AS w (seq)
         UNION
         (
             SELECT c.seq
@@ -176,6 +215,7 @@ _CALLS: Final[LiteralString] = """
                         a.session_uid = $1
                         AND a.call_seq = c.seq
                         AND a.call_part = c.part_index
+                    OFFSET 0
                 )
             ORDER BY c.seq DESC
             LIMIT $5
@@ -193,7 +233,14 @@ _CALLS: Final[LiteralString] = """
             ORDER BY a.answer_seq
         ) AS answer_seqs
     FROM wanted AS w
-    JOIN calls AS c ON c.session_uid = $1 AND c.seq = w.seq
+    CROSS JOIN LATERAL (
+        SELECT
+            c.seq, c.part_index, c.call_id, c.name, c.lane, c.author, c.response_seq
+        FROM calls AS c
+        WHERE c.session_uid = $1 AND c.seq >= w.seq AND c.seq <= w.seq
+        ORDER BY c.seq, c.part_index
+        OFFSET 0
+    ) AS c
     ORDER BY c.seq, c.part_index
 """
 
@@ -210,6 +257,7 @@ async def _load_calls(
         sorted(needs.call_names),
         sorted(owners | facts.headers.keys()),
         _OPEN_CALLS_LIMIT if "" in needs.call_names else 0,
+        facts.head_seq,
     )
     for row in rows:
         call = CallFacts(

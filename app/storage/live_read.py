@@ -104,14 +104,21 @@ _LANE_COLUMNS: Final[LiteralString] = """
 _OPENING: Final[LiteralString] = """
     SELECT c.seq
     FROM calls AS c
-    WHERE c.session_uid = $1 AND c.call_id = $2 AND $2 <> '' AND c.has_args
-    ORDER BY c.seq
+    WHERE
+        c.session_uid = $1
+        AND (c.call_id, c.seq) > ($2, 0)
+        AND (c.call_id, c.seq) <= ($2, log.as_of_seq)
+        AND $2 <> ''
+        AND c.has_args
+    ORDER BY c.call_id, c.seq
     LIMIT 1
 """
 
 # OFFSET 0 keeps each lateral a scan of its own: without it the planner, once it has statistics,
-# joins the whole session and filters. Bounds and order by (lane, seq) leave it no choice of index:
-# before it has statistics, it takes the primary key for as good and filters all the other lanes.
+# joins the whole session and filters. And an order leaves it one index, the one that gives it (see
+# `enable_sort` in pool.py): where it believes that a session has one event, it takes any index that
+# begins with `session_uid` for as good. Hence two bounds where one column is looked up, since an
+# equality makes its order void, and a comparison of rows where two are.
 _READ: Final[LiteralString] = (
     """
     visible AS MATERIALIZED (
@@ -156,7 +163,8 @@ _READ: Final[LiteralString] = (
         CROSS JOIN LATERAL (
             SELECT a.answer_seq
             FROM answers AS a
-            WHERE a.session_uid = $1 AND a.call_seq = o.seq
+            WHERE a.session_uid = $1 AND a.call_seq >= o.seq AND a.call_seq <= o.seq
+            ORDER BY a.call_seq
             OFFSET 0
         ) AS a
         CROSS JOIN log
@@ -188,7 +196,8 @@ _READ: Final[LiteralString] = (
                 e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
                 e.item_part, e.raw
             FROM events AS e
-            WHERE e.session_uid = $1 AND e.seq = wanted.seq
+            WHERE e.session_uid = $1 AND e.seq >= wanted.seq AND e.seq <= wanted.seq
+            ORDER BY e.seq
             OFFSET 0
         ) AS e
         WHERE wanted.is_fold OR e.lane IN (SELECT v.lane FROM visible AS v)
@@ -201,7 +210,16 @@ _READ: Final[LiteralString] = (
         CROSS JOIN LATERAL ("""
     + _OPENING
     + """) AS c
-        JOIN events AS e ON e.session_uid = $1 AND e.seq = c.seq AND e.seq <= log.as_of_seq
+        CROSS JOIN LATERAL (
+            SELECT
+                e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+                e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
+                e.item_part, e.raw
+            FROM events AS e
+            WHERE e.session_uid = $1 AND e.seq >= c.seq AND e.seq <= c.seq
+            ORDER BY e.seq
+            OFFSET 0
+        ) AS e
     )
     """
     + _SESSION_ROW

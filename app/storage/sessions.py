@@ -196,6 +196,7 @@ _COUNTED: Final[LiteralString] = """
                 e.session_uid = s.session_uid
                 AND e.seq >= lower(span)
                 AND e.seq < coalesce(upper(span), 9223372036854775807)
+            ORDER BY e.seq
             OFFSET 0
         ) AS e
     ) AS counted

@@ -1,13 +1,11 @@
-"""The live read: what it returns, and how little it looks at."""
+"""The live read: what it returns."""
 
 # Statements are put together from constants here.
 # ruff: noqa: S608
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +15,7 @@ from app.core.lanes import Lane, Reader
 from app.core.ranges import contains
 from app.ports import SessionKey
 from app.storage import live_read
-from app.storage.codec import DERIVED_VERSION
-from app.storage.database import PgDatabase, fetch, fetch_one
-from tests.builders import AGENT, call, fold, model, response, rewind, user
+from app.storage.database import PgDatabase, fetch
 from tests.log_driver import LOG, append, new_session
 from tests.property.strategies import Step, build, steps
 
@@ -161,100 +157,3 @@ async def test_visible_lanes_in_sql_are_those_that_the_reader_sees(
     assert {row["number"] for row in found} == {
         number for number, lane in enumerate(lanes) if reader.sees(lane)
     }
-
-
-# How little it looks at
-
-ROOT = Reader(agent=AGENT)
-MASKED = 20_000
-LIVE = 40
-
-#: Copies the session's second event into the masked span and into a lane of another branch, as
-#: thousands of appends would have left them.
-_FILL = """
-    INSERT INTO events (
-        session_uid, seq, id, kind, lane, author, invocation_id, event_at, tokens, raw,
-        source_format, item_part, body_hash, derived, derived_version
-    )
-    SELECT
-        e.session_uid, n, 'filled-' || n, e.kind, $3, e.author, e.invocation_id, e.event_at,
-        e.tokens, e.raw, e.source_format, e.item_part, e.body_hash, e.derived, e.derived_version
-    FROM events AS e
-    CROSS JOIN generate_series($4::bigint, $5::bigint) AS n
-    WHERE e.session_uid = $1 AND e.seq = $2
-"""
-_MOVE = """
-    UPDATE sessions
-    SET head_seq = $2
-    WHERE session_uid = $1
-"""
-
-
-async def _large_session(database: PgDatabase) -> SessionKey:
-    """Make a log of a masked span, events of a hidden scope, and a few live events."""
-    key = await new_session(database)
-    await append(database, key, user("hi", scope="hidden"), user("hi"), model("hello"))
-    async with database.transaction() as connection:
-        await fetch(connection, _FILL, key.uid, 2, 2, 4, MASKED)
-        await fetch(connection, _FILL, key.uid, 2, 1, MASKED + 1, 2 * MASKED)
-        await fetch(connection, _MOVE, key.uid, 2 * MASKED)
-    await append(database, key, fold(2, MASKED))
-    for _ in range(LIVE // 4):
-        turn = [user("find"), call("search", id="c1"), response("c1"), model("found")]
-        await append(database, key, *turn)
-    return key
-
-
-async def _explained(database: PgDatabase, key: SessionKey, reader: Reader) -> Mapping[str, Any]:
-    statement = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + live_read.READ_LIVE
-    async with database.connection() as connection:
-        # What the planner does once it has seen the statement a few times.
-        await fetch(connection, "SET plan_cache_mode = force_generic_plan")
-        values = (key.uid, *live_read.reader_values(reader), DERIVED_VERSION)
-        row = await fetch_one(connection, statement, *values)
-        await fetch(connection, "RESET plan_cache_mode")
-    assert row is not None
-    plan = row["QUERY PLAN"]
-    explained: Mapping[str, Any] = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
-    return explained
-
-
-def _nodes(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [plan] + [node for child in plan.get("Plans", ()) for node in _nodes(child)]
-
-
-def _event_rows(plan: Mapping[str, Any]) -> int:
-    """Return how many rows of the log were looked at, whether they were wanted or not."""
-    rows_by_scan = [
-        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
-        for node in _nodes(plan)
-        if node.get("Relation Name") == "events"
-    ]
-    return int(sum(rows_by_scan))
-
-
-@pytest.mark.parametrize("is_analyzed", [False, True])
-async def test_live_read_looks_at_no_masked_event_and_no_hidden_lane(
-    database: PgDatabase,
-    is_analyzed: bool,  # noqa: FBT001  a parameter of the test
-) -> None:
-    key = await _large_session(database)
-    if is_analyzed:
-        async with database.connection() as connection:
-            await fetch(connection, "ANALYZE")
-
-    plan = await _explained(database, key, ROOT)
-
-    # The live events and the fold; not one row of the 40,000 beside them.
-    assert _event_rows(plan) == LIVE + 1
-    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 150
-
-
-async def test_live_read_looks_at_no_rewound_event(database: PgDatabase) -> None:
-    key = await _large_session(database)
-    head_seq = 2 * MASKED + 1 + LIVE
-    await append(database, key, rewind(to_seq=head_seq - 4))
-
-    plan = await _explained(database, key, ROOT)
-
-    assert _event_rows(plan) == LIVE + 1 - 4
