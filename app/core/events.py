@@ -80,6 +80,9 @@ class SectionRequest:
     isolation_scope: str | None
     branch: str
     parts: tuple[Part, ...]
+    #: The rest of the lane, where the planner names it; None: as for an event appended now.
+    tool_names: tuple[str, ...] | None = None
+    node_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

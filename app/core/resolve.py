@@ -488,7 +488,7 @@ class Resolver:
         self, sections: Sequence[SectionRequest], *, span: tuple[int, int], wanted: Ranges
     ) -> dict[Lane, Ranges]:
         """Return what each section covers: what is wanted in its lane, less the holes."""
-        lanes = [self._lane(Lane(section.isolation_scope, section.branch)) for section in sections]
+        lanes = [self._section_lane(section) for section in sections]
         if len(set(lanes)) != len(lanes):
             raise CompactionRangeError("two sections for one lane", pointer="/sections")
         folded = {
@@ -503,6 +503,12 @@ class Resolver:
             lane: of_seqs(seq for seq in folded if self.facts.headers[seq].lane == lane)
             for lane in lanes
         }
+
+    def _section_lane(self, section: SectionRequest) -> Lane:
+        lane = Lane(section.isolation_scope, section.branch, node_path=section.node_path)
+        if section.tool_names is None:
+            return self._lane(lane)
+        return replace(lane, tool_names=section.tool_names)
 
     def _has_uncovered_owner(self, seq: int, folded: set[int]) -> bool:
         """Tell whether the event holds a response whose call is not folded with it."""
@@ -530,12 +536,17 @@ class Resolver:
             or contains(index.pinned, seq)
             or (is_inside and not index.is_live(seq))
         }
+        return protected | self.waiting(seqs)
+
+    def waiting(self, seqs: Iterable[int]) -> set[int]:
+        """Return which of these events hold a call that may still be answered, with the answers."""
+        waiting: set[int] = set()
         for seq in seqs:
             calls = self.facts.calls_by_seq.get(seq, ())
             if any(self._is_waiting(call) for call in calls):
-                protected.add(seq)
-                protected.update(answer for call in calls for answer in call.answers)
-        return protected
+                waiting.add(seq)
+                waiting.update(answer for call in calls for answer in call.answers)
+        return waiting
 
     def _is_waiting(self, call: CallFacts) -> bool:
         """Tell whether someone may still have to answer the call."""

@@ -49,7 +49,7 @@ _COMPACTION = Shape(
 _EXCLUDED = Shape("an excluded event", "invocation_id", "timestamp")
 _REWIND = Shape("a rewind", "to_seq")
 _FOLD = Shape("a fold", "from_seq", "to_seq", "sections", "seqs", "level", "is_staged")
-_SECTION = Shape("a section", "isolation_scope", "branch", "content")
+_SECTION = Shape("a section", "isolation_scope", "branch", "tool_names", "node_path", "content")
 _SEQS = Shape("a pin", "seqs")
 _TARGET = Shape("an undo or activation", "target_seq")
 
@@ -156,7 +156,16 @@ def _section(value: Json, pointer: str, notes: Notes) -> SectionRequest:
         isolation_scope=fields.identifier("isolation_scope", max_bytes=MAX_PATH_BYTES),
         branch=fields.identifier("branch", max_bytes=MAX_PATH_BYTES) or "",
         parts=content.parts,
+        tool_names=_tool_names(fields) if "tool_names" in fields else None,
+        node_path=fields.identifier("node_path", max_bytes=MAX_PATH_BYTES) or "",
     )
+
+
+def _tool_names(fields: Fields) -> tuple[str, ...]:
+    names = fields.array("tool_names")
+    if not all(isinstance(name, str) for name in names):
+        raise fields.wrong("tool_names", "must be a list of strings")
+    return tuple(str(name) for name in names)
 
 
 def _ranges(fields: Fields, key: str) -> Ranges:
@@ -288,17 +297,23 @@ def _fold_body(request: FoldRequest) -> Json:
     body: dict[str, Json] = {
         "from_seq": request.from_seq,
         "to_seq": request.to_seq,
-        "sections": [
-            {
-                "isolation_scope": section.isolation_scope,
-                "branch": section.branch,
-                "content": {"parts": [part_to_native(part) for part in section.parts]},
-            }
-            for section in request.sections
-        ],
+        "sections": [_section_body(section) for section in request.sections],
         "level": request.level,
         "is_staged": request.is_staged,
     }
     if request.seqs is not None:
         body["seqs"] = [[start, end] for start, end in request.seqs]
+    return body
+
+
+def _section_body(section: SectionRequest) -> Json:
+    body: dict[str, Json] = {
+        "isolation_scope": section.isolation_scope,
+        "branch": section.branch,
+        "content": {"parts": [part_to_native(part) for part in section.parts]},
+    }
+    if section.tool_names is not None:
+        body["tool_names"] = list(section.tool_names)
+    if section.node_path:
+        body["node_path"] = section.node_path
     return body

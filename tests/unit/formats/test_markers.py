@@ -160,3 +160,10 @@ def test_what_is_no_time_is_refused(value: Json) -> None:
     with pytest.raises(InvalidEventError) as caught:
         parse_time(value, "/t")
     assert caught.value.pointer == "/t"
+
+
+def test_a_section_of_a_lane_that_only_the_planner_can_name_comes_back_whole() -> None:
+    section = SectionRequest("s", "root.t@c1", (Text(text="sum"),), ("t",), "wf/node")
+    request = FoldRequest(1, 4, (section,))
+    body = marker_body(request, id="m", author="user", invocation_id="")
+    assert parse_event(body, allow_markers=True).event.request == request
