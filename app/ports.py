@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 from app.core.canonical import Json
+from app.core.compaction.due import Counters
 from app.core.events import Event, Marker
 from app.core.index import Index
 from app.core.lanes import ANYONE, Reader
@@ -88,6 +89,9 @@ class LockedSession:
     policy: Json
     #: Seq of the newest rewind, 0 without one.
     last_rewind_seq: int = 0
+    #: The invocation that began last, and whether it is complete.
+    invocation_id: str = ""
+    is_invocation_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +184,9 @@ class EventLog(Protocol):
 
     async def lock_session(self, connection: Connection, key: SessionKey) -> LockedSession | None:
         """Lock the session row until the transaction ends; None if there is no such session."""
+
+    async def find_session(self, connection: Connection, key: SessionKey) -> LockedSession | None:
+        """Return what a lock would show, without locking; None if there is no such session."""
 
     async def load_facts(
         self, connection: Connection, key: SessionKey, session: LockedSession, needs: Needs
@@ -401,6 +408,63 @@ class CompileInputs(Protocol):
 
     async def find(self, connection: Connection, tenant_id: str, digest: str) -> str | None:
         """Return the inputs of a digest, None if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationFacts:
+    """What tells whether an invocation is complete."""
+
+    first_seq: int
+    #: Of its first event.
+    isolation_scope: str | None
+    branch: str
+    has_open_calls: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionStanding:
+    """What decides, beside the log, whether a session is to be compacted."""
+
+    incarnation: UUID
+    #: The session's own and its app's; the first that says something of compaction counts.
+    policy: Json
+    app_policy: Json
+    counters: Counters
+
+
+class CompactionCounters(Protocol):
+    """The counts by which compaction is seen to be due. Kept on the session's row."""
+
+    async def invocations(
+        self, connection: Connection, key: SessionKey, invocation_ids: Sequence[str]
+    ) -> Mapping[str, InvocationFacts]:
+        """Return what stands of these invocations, of those that have events."""
+
+    async def advance(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        is_complete: bool,
+        completed: int,
+    ) -> CompactionStanding | None:
+        """Note where the newest invocation stands, and that so many more are complete."""
+
+    async def standing(self, connection: Connection, key: SessionKey) -> CompactionStanding | None:
+        """Return what stands; None if there is no such session."""
+
+    async def recount(self, connection: Connection, key: SessionKey, section_tokens: int) -> None:
+        """Count the live events anew, after a marker; what was refused may be tried again.
+
+        Args:
+            section_tokens: of the summaries that are shown now.
+        """
+
+    async def settle(
+        self, connection: Connection, key: SessionKey, *, invocations: int, tokens_tried: int
+    ) -> None:
+        """Note what a planner found: at most so many new invocations, and what was refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,10 +40,13 @@ from app.storage.codec import (
     unpack_json,
     unpack_marker,
 )
+from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.database import Row, fetch, fetch_one
 from app.storage.facts import load_facts
 from app.storage.live_read import VISIBLE_LANES
 from app.storage.markers import logged_markers
+
+COUNTERS: Final = PgCompactionCounters()
 
 
 class PgEventLog:
@@ -85,6 +88,7 @@ class PgEventLog:
         await _insert(connection, key, rows, facts)
         if any(row.event.marker is not None for row in rows):
             await _move_index(connection, key, facts)
+            await COUNTERS.recount(connection, key, _shown_tokens(rows, facts))
 
     async def read_live(
         self, connection: AsyncConnection, key: SessionKey, reader: Reader
@@ -158,7 +162,7 @@ _LOCK_SESSION: Final[LiteralString] = """
     SELECT
         s.incarnation, s.app_name, s.user_id, s.head_seq, s.index::text AS index,
         s.live::text AS live, s.rewound::text AS rewound, s.policy::text AS policy,
-        s.last_rewind_seq
+        s.last_rewind_seq, s.invocation_id, s.is_invocation_complete
     FROM waiting
     CROSS JOIN sessions AS s
     WHERE s.session_uid = $1
@@ -191,6 +195,8 @@ def _locked(row: Row | None) -> LockedSession | None:
         index=unpack_index(row["index"], row["live"], row["rewound"]),
         policy=unpack_json(row["policy"]),
         last_rewind_seq=row["last_rewind_seq"],
+        invocation_id=row["invocation_id"],
+        is_invocation_complete=row["is_invocation_complete"],
     )
 
 
@@ -284,6 +290,8 @@ _INSERT: Final[LiteralString] = """
         head_seq = $43,
         tokens_raw = tokens_raw + $44,
         compactions = compactions + $45,
+        live_events = live_events + $46,
+        tokens_live = tokens_live + $47,
         updated_at = statement_timestamp()
     WHERE session_uid = $1 AND head_seq = $42
     RETURNING head_seq
@@ -309,6 +317,8 @@ async def _insert(
         events[-1].seq,
         sum(map(tokens_of, events)),
         sum(isinstance(event.marker, Fold) for event in events),
+        sum(event.marker is None for event in events),
+        sum(tokens_of(event) for event in events if event.marker is None),
     )
     if moved is None:
         raise StorageError("the session's head is not where its lock's holder left it")
@@ -425,6 +435,16 @@ async def _move_index(connection: AsyncConnection, key: SessionKey, facts: Facts
         [shown.fold_seq for shown in index.sections],
         [facts.lanes[shown.lane].number for shown in index.sections],
         facts.last_rewind_seq,
+    )
+
+
+def _shown_tokens(rows: Sequence[NewEvent], facts: Facts) -> int:
+    """Return the tokens of the summaries that are shown now."""
+    folds = {seq: marker for seq, marker in facts.markers if isinstance(marker, Fold)}
+    # The facts have the batch's own folds as they were resolved, before their texts were counted.
+    folds |= {r.event.seq: r.event.marker for r in rows if isinstance(r.event.marker, Fold)}
+    return sum(
+        folds[shown.fold_seq].sections[shown.section_index].tokens for shown in facts.index.sections
     )
 
 

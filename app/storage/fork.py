@@ -18,9 +18,12 @@ from app.core.lanes import ROOT_LANE
 from app.core.resolve import ReplyFacts
 from app.ports import SessionKey
 from app.storage.codec import pack_index, pack_multirange, pack_replies, unpack_event
+from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.database import fetch, fetch_one
 from app.storage.markers import LoggedMarker, logged_markers, shown_lanes
 from app.storage.state import replayed_state
+
+COUNTERS: Final = PgCompactionCounters()
 
 # A large session takes longer to copy than a request may take otherwise.
 _ALLOW_TIME: Final[LiteralString] = "SELECT set_config('statement_timeout', '5min', true)"
@@ -59,6 +62,7 @@ async def fork_session(
         return False
     await fetch(connection, _COPY_LOG, key.uid, new_key.uid, at_seq)
     await fetch(connection, _COUNT_TOKENS, new_key.uid)
+    await COUNTERS.recount(connection, new_key, _shown_tokens(index, markers))
     await _copy_lanes(connection, key, new_key, at_seq)
     state = await replayed_state(connection, key, index, up_to_seq=at_seq)
     await fetch(
@@ -148,11 +152,30 @@ _COPY_LOG: Final[LiteralString] = """
 
 _COUNT_TOKENS: Final[LiteralString] = """
     UPDATE sessions
-    SET tokens_raw = (
-        SELECT coalesce(sum(e.tokens), 0) FROM events AS e WHERE e.session_uid = $1
-    )
+    SET
+        tokens_raw = (
+            SELECT coalesce(sum(e.tokens), 0) FROM events AS e WHERE e.session_uid = $1
+        ),
+        invocation_id = coalesce(
+            (
+                SELECT e.invocation_id
+                FROM events AS e
+                WHERE e.session_uid = $1 AND e.invocation_id <> ''
+                ORDER BY e.seq DESC
+                LIMIT 1
+            ),
+            ''
+        )
     WHERE session_uid = $1
 """
+
+
+def _shown_tokens(index: Index, markers: Sequence[LoggedMarker]) -> int:
+    folds = {logged.seq: logged.marker for logged in markers if isinstance(logged.marker, Fold)}
+    return sum(
+        folds[shown.fold_seq].sections[shown.section_index].tokens for shown in index.sections
+    )
+
 
 # Only a place that was decided makes `resolved` start with an array.
 _NEWEST_REPLIES: Final[LiteralString] = """
