@@ -113,7 +113,11 @@ class Facts:
     resolver."""
 
     head_seq: int = 0
+    #: Those that stand on the line upward of an event of the batch, or of a call; every one where
+    #: the batch holds a marker.
     lanes: dict[Lane, LaneFacts] = field(default_factory=dict)
+    #: Of all lanes of the session, loaded or not.
+    lane_count: int = 0
     index: Index = UNTOUCHED
     last_rewind_seq: int = 0
     #: Calls by id; those without one under the empty id.
@@ -129,8 +133,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Which facts a batch needs beyond head, lanes and index."""
+    """Which facts a batch needs beyond head and index."""
 
+    #: ``(isolation_scope, branch)`` of where its events stand.
+    standings: frozenset[tuple[str | None, str]] = frozenset()
     #: Ids of calls that responses answer or that branches name.
     call_ids: frozenset[str] = frozenset()
     #: Names of tools whose id-less responses look for a call by name.
@@ -146,7 +152,7 @@ class Needs:
 
     @property
     def is_light(self) -> bool:
-        """Tell whether head, lanes and index are enough."""
+        """Tell whether head, index and the lanes of its events are enough."""
         return not (self.call_ids or self.call_names or self.has_markers)
 
 
@@ -159,7 +165,9 @@ def needs_of(events: Iterable[Event]) -> Needs:
     spans: list[tuple[int, int]] = []
     times: list[tuple[str | None, str, float, float]] = []
     has_markers = False
+    standings: set[tuple[str | None, str]] = set()
     for event in events:
+        standings.add((event.lane.isolation_scope, event.lane.branch))
         call_ids.update(tag for _, tag in tagged_segments(event.lane.branch))
         for part in event.responses:
             (call_ids if part.id else names).add(part.id or part.name)
@@ -170,14 +178,18 @@ def needs_of(events: Iterable[Event]) -> Needs:
                 invocations.add(invocation_id)
             case PinRequest(seqs=seqs) | UnpinRequest(seqs=seqs):
                 pinned.update(seqs)
-            case FoldRequest(from_seq=start, to_seq=end):
+            case FoldRequest(from_seq=start, to_seq=end, sections=sections):
                 spans.append((start, end))
+                # What a section's lane is called depends on these calls, as for an event's.
+                for section in sections:
+                    call_ids.update(tag for _, tag in tagged_segments(section.branch))
             case TimedCompactionRequest(start_timestamp=since, end_timestamp=until):
                 times.append((event.lane.isolation_scope, event.lane.branch, since, until))
             case _:
                 pass
         has_markers = True
     return Needs(
+        standings=frozenset(standings),
         call_ids=frozenset(call_ids),
         call_names=frozenset(names),
         has_markers=has_markers,
@@ -232,7 +244,8 @@ class Resolver:
         names = tuple(name for name, tag in tagged_segments(lane.branch) if known.get(tag))
         lane = replace(lane, tool_names=names) if names else lane
         if lane not in self.facts.lanes:
-            self.facts.lanes[lane] = LaneFacts(number=len(self.facts.lanes) + 1)
+            self.facts.lane_count += 1
+            self.facts.lanes[lane] = LaneFacts(number=self.facts.lane_count)
         return lane
 
     def _ordinary(self, event: Event) -> Event:

@@ -13,6 +13,7 @@ from typing import Final, LiteralString
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.branch import line_up
 from app.core.lanes import Lane
 from app.core.ranges import FOREVER
 from app.core.resolve import CallFacts, Facts, Header, LaneFacts, Needs
@@ -29,31 +30,85 @@ async def load_facts(
     facts = Facts(
         head_seq=session.head_seq, index=session.index, last_rewind_seq=session.last_rewind_seq
     )
-    lanes = await _load_lanes(connection, key, facts)
-    if needs.is_light or session.head_seq == 0:
+    if session.head_seq == 0:
         return facts
     if needs.has_markers:
-        markers = await logged_markers(connection, key)
-        facts.markers.extend((logged.seq, logged.marker) for logged in markers)
-        await _load_first_seqs(connection, key, facts, needs)
-        await _load_headers(connection, key, facts, needs, lanes)
-    await _load_calls(connection, key, facts, needs, lanes)
+        return await _load_for_markers(connection, key, facts, needs)
+    calls = [] if needs.is_light else await _call_rows(connection, key, facts, needs)
+    call_lanes = sorted({row["lane"] for row in calls})
+    _add_calls(calls, facts, await _load_lanes(connection, key, facts, needs, of_calls=call_lanes))
     return facts
 
 
+async def _load_for_markers(
+    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs
+) -> Facts:
+    lanes = await _load_lanes(connection, key, facts, needs)
+    markers = await logged_markers(connection, key)
+    facts.markers.extend((logged.seq, logged.marker) for logged in markers)
+    await _load_first_seqs(connection, key, facts, needs)
+    await _load_headers(connection, key, facts, needs, lanes)
+    _add_calls(await _call_rows(connection, key, facts, needs), facts, lanes)
+    # Whether an answer asks the user for something decides whether its call may be folded.
+    answers = {seq for calls in facts.calls_by_seq.values() for c in calls for seq in c.answers}
+    await _load_missing_headers(connection, key, facts, answers, lanes=lanes)
+    return facts
+
+
+# A session may have had thousands of lanes, one for each call of a tool that is an agent; few are
+# of interest to an append. The count comes with them, or alone.
 _LANES: Final[LiteralString] = """
-    SELECT lane, isolation_scope, branch, tool_names, node_path, last_seq, replies::text AS replies
-    FROM lanes
-    WHERE session_uid = $1
-    ORDER BY lane
+    SELECT
+        counted.lane_count, l.lane, l.isolation_scope, l.branch, l.tool_names, l.node_path,
+        l.last_seq, l.replies::text AS replies
+    FROM (
+        SELECT coalesce(max(n.lane), 0) AS lane_count FROM lanes AS n WHERE n.session_uid = $1
+    ) AS counted
+    LEFT JOIN lanes AS l
+        ON
+            l.session_uid = $1
+            AND (
+                $2::boolean
+                OR EXISTS (
+                    SELECT
+                    FROM unnest($3::text[], $4::text[]) AS w (isolation_scope, branch)
+                    WHERE
+                        w.branch = l.branch
+                        AND w.isolation_scope IS NOT DISTINCT FROM l.isolation_scope
+                )
+                OR EXISTS (
+                    SELECT
+                    FROM lanes AS c
+                    WHERE
+                        c.session_uid = $1
+                        AND c.lane = ANY ($5::integer[])
+                        AND c.branch = l.branch
+                        AND c.isolation_scope IS NOT DISTINCT FROM l.isolation_scope
+                )
+            )
 """
 
 
 async def _load_lanes(
-    connection: AsyncConnection, key: SessionKey, facts: Facts
+    connection: AsyncConnection,
+    key: SessionKey,
+    facts: Facts,
+    needs: Needs,
+    *,
+    of_calls: Sequence[int] = (),
 ) -> dict[int, Lane]:
+    """Load the lanes that matter, and return lanes by their number."""
+    places = {
+        (scope, branch) for scope, standing in needs.standings for branch in line_up(standing)
+    }
+    scopes, branches = [scope for scope, _ in places], [branch for _, branch in places]
     lanes: dict[int, Lane] = {}
-    for row in await fetch(connection, _LANES, key.uid):
+    for row in await fetch(
+        connection, _LANES, key.uid, needs.has_markers, scopes, branches, list(of_calls)
+    ):
+        facts.lane_count = row["lane_count"]
+        if row["lane"] is None:
+            break
         lane = Lane(
             row["isolation_scope"], row["branch"], tuple(row["tool_names"]), row["node_path"]
         )
@@ -245,11 +300,11 @@ _CALLS: Final[LiteralString] = """
 """
 
 
-async def _load_calls(
-    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs, lanes: dict[int, Lane]
-) -> None:
+async def _call_rows(
+    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs
+) -> Sequence[Row]:
     owners = {seq for header in facts.headers.values() for seq in header.owner_seqs if seq}
-    rows = await fetch(
+    return await fetch(
         connection,
         _CALLS,
         key.uid,
@@ -259,6 +314,9 @@ async def _load_calls(
         _OPEN_CALLS_LIMIT if "" in needs.call_names else 0,
         facts.head_seq,
     )
+
+
+def _add_calls(rows: Sequence[Row], facts: Facts, lanes: dict[int, Lane]) -> None:
     for row in rows:
         call = CallFacts(
             seq=row["seq"],
@@ -272,7 +330,3 @@ async def _load_calls(
         )
         facts.calls_by_id.setdefault(row["call_id"], []).append(call)
         facts.calls_by_seq.setdefault(call.seq, []).append(call)
-    if needs.has_markers:
-        # Whether an answer asks the user for something decides whether its call may be folded.
-        answers = {seq for calls in facts.calls_by_seq.values() for c in calls for seq in c.answers}
-        await _load_missing_headers(connection, key, facts, answers, lanes=lanes)

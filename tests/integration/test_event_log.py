@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import StorageError, StorageUnavailableError
-from app.core.events import Event
+from app.core.events import Event, Fold
 from app.core.index import UNTOUCHED, Index, resolve
 from app.core.lanes import ANYONE, Reader
 from app.core.resolve import Resolver, needs_of
@@ -84,6 +84,36 @@ async def test_resolving_with_loaded_facts_equals_resolving_with_all_facts(
 
     assert resolved == list(expected.events)
     assert await stored(database, key) == as_read(expected.events)
+
+
+async def test_a_section_of_a_tools_lane_is_folded_though_the_call_stands_before_the_span(
+    database: PgDatabase,
+) -> None:
+    key = await new_session(database)
+    await append(database, key, call("t", id="c1"), model("inside", branch="r.t@c1"))
+
+    resolved = await append(database, key, fold_of(2, 2, section("it worked", branch="r.t@c1")))
+
+    assert isinstance(resolved[0].marker, Fold)
+    assert resolved[0].marker.sections[0].covers == ((2, 2),)
+
+
+async def test_an_append_loads_the_lanes_of_its_line_and_of_its_calls(
+    database: PgDatabase,
+) -> None:
+    key = await new_session(database)
+    branches = ["", "r", "r.x", "other", *(f"r.t@{number}" for number in range(5))]
+    await append(database, key, *(model("hi", branch=branch) for branch in branches))
+    await append(database, key, call("far", id="c1", branch="far", scope="s"))
+
+    async with database.transaction() as connection:
+        plain, _ = await append_within(connection, key, [user("hi", branch="r.x")])
+        answering, _ = await append_within(connection, key, [response("c1", branch="r")])
+        new, resolved = await append_within(connection, key, [user("hi", branch="new")])
+
+    assert {lane.branch for lane in plain.lanes} == {"", "r", "r.x"}
+    assert {lane.branch for lane in answering.lanes} == {"", "r", "far"}
+    assert new.lanes[resolved[0].lane].number == len(branches) + 2
 
 
 @pytest.mark.commits

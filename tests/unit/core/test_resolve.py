@@ -809,8 +809,10 @@ def test_undo_may_name_an_undo_a_pin_and_a_rewind() -> None:
 # What a batch must know
 
 
-def test_plain_events_need_only_the_head_and_the_lanes() -> None:
-    assert needs_of([user("a"), model("b"), calls("c1")]) == Needs()
+def test_plain_events_need_only_the_head_and_their_lanes() -> None:
+    plain = [user("a"), model("b", branch="r"), calls("c1", scope="s")]
+
+    assert needs_of(plain) == Needs(standings=frozenset({(None, ""), (None, "r"), ("s", "")}))
     assert needs_of([user("a")]).is_light
 
 
@@ -823,6 +825,12 @@ def test_responses_need_their_calls_by_id_or_by_name() -> None:
 
 def test_branches_need_the_calls_that_they_name() -> None:
     assert needs_of([model("a", branch="r.t@c1.n@7")]).call_ids == {"c1", "7"}
+
+
+def test_folds_need_the_calls_that_their_sections_branches_name() -> None:
+    needs = needs_of([fold_of(1, 2, section("s", branch="r.t@c1"))])
+
+    assert needs.call_ids == {"c1"}
 
 
 def test_markers_need_what_they_may_reach() -> None:
