@@ -8,6 +8,7 @@ request meets a socket that is just closing; then what is in flight is finished,
 
 import argparse
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -89,7 +90,20 @@ def run(arguments: argparse.Namespace) -> int:
         if settings.migrates_on_start:
             asyncio.run(migrate(url))
         application = create_app(settings.model_copy(update={"database_url": SecretStr(url)}))
+        _settle_garbage_collector()
         return serve(application, listener, grace_s=settings.shutdown_grace_s)
+
+
+def _settle_garbage_collector() -> None:
+    """Keep the collector from walking what lives as long as the process.
+
+    A compile makes thousands of small values and no cycles, so the default threshold has the
+    collector run several times a request for nothing: one eighth of the time of compiling 200
+    events.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
 
 
 def serve(application: FastAPI, listener: socket.socket, *, grace_s: float) -> int:
