@@ -1,0 +1,203 @@
+"""What kind of statement it is, by the words that rules, decisions and wishes are made of.
+
+    "Never push to main without a review."   a rule
+    "我更喜欢简短的回答。"                    a preference
+    "Next: wire up the parser."              state of the task
+    "The cap is now $900 instead of $700."   takes the place of an earlier statement
+
+The tables hold function words and the plain verbs of each language; what a conversation is about
+never stands in them. A statement in a language that no table knows is still judged by its shape:
+the identifiers, numbers and names in it.
+"""
+
+# The tables hold the punctuation and the words of other scripts.
+# ruff: noqa: RUF001
+
+import re
+from typing import Final
+
+from app.core.compaction.ledger import LedgerClass
+from app.core.compaction.statements import NEGATION, any_of
+
+# Words that forbid or demand whatever the rest of the sentence says.
+_STRONG_RULE: Final = any_of(
+    r"\b(?:never|must(?:n't)?|shall|always|under no circumstances|no exceptions?)\b",
+    r"\b(?:do not|don['’]t|may not|cannot|can['’]t ever|is not to|are not to|not be allowed)\b",
+    r"\b(?:forbidden|prohibited|mandatory|off[- ]limits|strictly|required to|not permitted)\b",
+    # "No weekend deploys." forbids; "no errors so far" tells.
+    r"^(?:[^:]{1,40}: *)?no (?!one\b|problem|errors?\b|issues?\b|worries)[a-z]",
+    r"\bonly (?:if|when|after|with|by|use|the)\b|\bunless\b|\bno more than\b|\bat (?:most|least)\b",
+    r"\b(?:hard|upper|lower|absolute) (?:limit|cap|constraint|requirement|deadline)\b",
+    r"\bwithout (?:\w+ ){0,3}(?:approval|permission|consent|confirm\w*|review|authori[sz]ation)\b",
+    r"不要|不得|不能|不可以?|不许|不准|不应|禁止|严禁|切勿|请勿|绝不|决不|从不|永远|始终|一律|总是",
+    r"必须|务必|必需|一定要|只能|仅限|只准|只允许|只可|除非|未经|不超过|不得超过|至多|最多|至少"
+    r"|不少于",
+    r"\b(?:niemals?|immer|darf nicht|müssen|muss|verboten|nicht ohne)\b",
+    r"\b(?:jamais|toujours|ne doit pas|doit|doivent|interdit|obligatoire)\b",
+    r"\b(?:nunca|siempre|debe|deben|prohibido|obligatorio|sempre|deve|proibido)\b",
+    r"絶対に|必ず|してはいけ|しないで|禁止|べからず|なければなら|하지 마|반드시|절대|금지",
+)
+# Words that often limit, and often only describe.
+_WEAK_RULE: Final = any_of(
+    r"\b(?:should(?:n't)?|ought to|make sure|ensure that|avoid|refuse|escalate)\b",
+    r"\bkeep .{1,40} (?:under|below|within)\b",
+    r"\b(?:budget|deadline|cap|limit|maximum|quota|ceiling|constraint)\b.{0,40}\d",
+    r"\b(?:requirement|not allowed|not exceed|no later than|due (?:on|by)|policy)\b",
+    r"\b(?:ask (?:me|us) (?:first|before)|before (?:you|any|each|every))\b",
+    r"应该?|需要?先|避免|确保|拒绝|之前先|先.{1,12}再",
+    r"(?:截止|期限|预算|上限|下限|限制|要求|规定|规则|约束).{0,20}[\d一二三四五六七八九十百千万]",
+)
+_PREFERENCE: Final = any_of(
+    r"\b(?:prefer(?:s|red|ences?|ably)?|would rather|rather than|favou?rite|i(?:['’]d)? (?:like"
+    r"|love|hate|want)"
+    r"|likes?|dislikes?|i enjoy|style|tone of|please (?:use|keep|write|answer|reply|format))\b",
+    r"喜欢|偏好|偏爱|更愿意|宁愿|希望|习惯|倾向|最好|请用|请以|讨厌|不喜欢|口味|风格",
+    r"\b(?:bevorzug\w+|lieber|préfér\w+|prefier\w+|prefir\w+)\b|好む|好み|好き|선호",
+)
+_DECISION: Final = any_of(
+    r"\b(?:decided?|decision|agreed?|agreement|chose|chosen|settled on|going with|go with"
+    r"|let['’]s (?:use|go|keep|take)"
+    r"|we(?:['’]ll| will) (?:use|go|keep|take|adopt|ship)|adopt(?:ed)?|approved?|confirmed?"
+    r"|switch(?:ed)? to|opted)\b",
+    r"决定|确定|选定|选择|采用|改用|同意|批准|定为|敲定|选用|通过了|商定",
+    r"\b(?:entschieden|décidé|decidido|acordado)\b|決定|決めた|결정",
+)
+_STATE: Final = any_of(
+    r"\b(?:to-?do|next(?: steps?| up| is|,|:)|remain(?:s|ing)|in progress|currently|right now"
+    r"|so far|left off|resume"
+    r"|status|goal|objective|milestone|task|blocked|waiting (?:for|on)|pending|finished"
+    r"|completed|done|still (?:need|open|to)"
+    r"|working on|step \d+|phase \d+|checkpoint|halfway|base commit|handoff|hand over)\b",
+    r"待办|下一步|接下来|然后要|目前|当前|现在正|正在|进行中|已完成|完成了|未完成|尚未|剩余"
+    r"|还剩|还需|阻塞|等待|目标|进度|任务|阶段|里程碑",
+    r"\b(?:nächste\w*|prochaine étape|siguiente paso)\b|次の|現在|進行中|다음 단계|현재",
+)
+_OPEN: Final = any_of(
+    r"\b(?:open question|unclear|tbd|to be (?:decided|determined|confirmed)"
+    r"|not (?:yet )?(?:sure|decided|known)|undecided|unresolved|need to find out)\b",
+    r"待定|未定|不确定|还不清楚|尚不清楚|未决|没想好",
+)
+_UPDATE: Final = any_of(
+    r"\b(?:now|new|instead|no longer|from now on|as of|changed?|updat\w+|replac\w+|supersed\w+"
+    r"|revis\w+|correct(?:ion|ed)|actually"
+    r"|raised?|lower(?:ed)?|increased?|reduced?|cut to|extended|moved|pushed|postponed"
+    r"|overrid\w+|scrap|forget|rather than the)\b",
+    r"改为|改成|更新|更改|变更|替换|取代|代替|不再|从现在起|调整|更正|修正|提高到|降低到|降到"
+    r"|升到|延期|推迟|提前到|作废|如今|现在",
+)
+_EMPHASIS: Final = any_of(
+    r"\b(?:important|remember|note(?: that)?|keep in mind|critical|crucial|for the record"
+    r"|reminder|warning|attention|fyi)\b",
+    r"重要|记住|记得|注意|请注意|务必|关键|警告|提醒|备注|切记",
+    r"\b(?:wichtig|importante?|attention)\b|重要|覚えて|중요",
+)
+#: "Label: text", in English capitals or a few words of any language.
+_LABEL: Final = re.compile(r"^\W{0,3}([^\s:：][^:：.。!?！？\n]{0,38})[:：]\s*(?=\S)")
+#: Labels that name the kind of what follows, and say nothing once it stands under its heading.
+_LABEL_CLASSES: Final = (
+    (
+        LedgerClass.RULE,
+        any_of(
+            r"\b(?:rules?|constraints?|requirements?|limits?|polic(?:y|ies))\b",
+            r"规则|约束|限制|要求|禁令|规定",
+        ),
+    ),
+    (LedgerClass.PREFERENCE, any_of(r"\bpreferences?\b", r"偏好|喜好")),
+    (LedgerClass.DECISION, any_of(r"\bdecisions?\b", r"决定|决策")),
+    (
+        LedgerClass.STATE,
+        any_of(
+            r"\b(?:goals?|state|status|tasks?|next(?: steps?)?|to-?do|progress)\b",
+            r"目标|状态|进度|任务|待办|下一步",
+        ),
+    ),
+    (LedgerClass.QUESTION, any_of(r"\b(?:open )?questions?\b", r"问题|待定")),
+    (
+        LedgerClass.FACT,
+        any_of(
+            r"\b(?:facts?|infos?|information|context|background|notes?|reminders?|fyi|important)\b",
+            r"事实|信息|背景|备注|注意|提醒|重要",
+        ),
+    ),
+)
+_QUESTION_END: Final = re.compile(r"[?？]\W*$|[吗呢么]\W*$")
+_COPULA: Final = any_of(
+    r"\b(?:is|are|was|were|has|have|named?|called|lives?|uses?|runs?|costs?|belongs?|owns?"
+    r"|stands for|means)\b|[=:]",
+    r"是|为|叫|在|位于|使用|等于|属于|有|负责|：",
+)
+_CODE_LIKE: Final = re.compile(
+    r"[{};]\s*$|^\s*(?:def|class|import|from|const|let|var|return|if|for|fn|func"
+    r"|public)\b.*[:;{(]|=>|</|\|\s*\|"
+)
+
+
+def label_of(text: str) -> tuple[str, LedgerClass | None]:
+    """Return the label in front of a statement, colon and blanks included, and what it says.
+
+    ``""`` without one; None for a label that names no kind.
+    """
+    match = _LABEL.match(text)
+    if match is None:
+        return "", None
+    label = match[1]
+    for kind, pattern in _LABEL_CLASSES:
+        if pattern.search(label):
+            return match[0], kind
+    return match[0], None
+
+
+def class_of(text: str) -> LedgerClass | None:
+    """Return the kind of a statement that someone made, None for one that only tells something."""
+    _, labelled = label_of(text)
+    if labelled is not None and labelled is not LedgerClass.FACT:
+        return labelled
+    if _OPEN.search(text):
+        return LedgerClass.QUESTION
+    if _QUESTION_END.search(text):
+        return LedgerClass.QUESTION
+    if _STRONG_RULE.search(text):
+        # "I always prefer tea" is a wish, and so is "never use emoji, I hate them".
+        is_wish = _PREFERENCE.search(text) and not NEGATION.search(text)
+        return LedgerClass.PREFERENCE if is_wish else LedgerClass.RULE
+    if _PREFERENCE.search(text):
+        return LedgerClass.PREFERENCE
+    if _DECISION.search(text):
+        return LedgerClass.DECISION
+    if labelled is LedgerClass.FACT:
+        return LedgerClass.FACT
+    if _WEAK_RULE.search(text):
+        return LedgerClass.RULE
+    if _STATE.search(text):
+        return LedgerClass.STATE
+    return None
+
+
+def is_strong_rule(text: str) -> bool:
+    """Tell whether a rule is one whatever else its sentence says, or by its label."""
+    return _STRONG_RULE.search(text) is not None or label_of(text)[1] is LedgerClass.RULE
+
+
+def is_open_question(text: str) -> bool:
+    """Tell whether the statement itself says that something is not settled."""
+    return _OPEN.search(text) is not None
+
+
+def is_update(text: str) -> bool:
+    """Tell whether the statement says that it takes the place of another."""
+    return _UPDATE.search(text) is not None
+
+
+def is_emphatic(text: str) -> bool:
+    """Tell whether the speaker asks to remember it."""
+    return _EMPHASIS.search(text) is not None
+
+
+def tells_of_something(text: str) -> bool:
+    """Tell whether the statement says what something is, or has, or is called."""
+    return _COPULA.search(text) is not None
+
+
+def is_code_like(text: str) -> bool:
+    """Tell whether a line is more likely code or markup than a sentence."""
+    return _CODE_LIKE.search(text) is not None

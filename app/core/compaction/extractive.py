@@ -1,0 +1,496 @@
+"""The deterministic summary: statements picked from the events by what they are made of.
+
+    user: "Set up the service. Never touch the billing tables."    events
+    bot:  call read_file ... "port = 8080"
+    ------------------------------------------------------------
+    ## Rules                                                       section
+    - Never touch the billing tables. [1]
+    ## Facts
+    - read_file: "port = 8080" [3]
+    ## Story
+    - user: "Set up the service." → read_file [1-3]
+
+Needs no model and no network, gives the same text everywhere, and works on any language: which
+statements are rules, wishes or decisions it knows by the function words of some
+(:mod:`app.core.compaction.cues`), which are facts by the identifiers, numbers and names in them. It
+is the default, and what is left when a model fails. The ledger that it makes is also what a model's
+summary is held to.
+
+The user's statements count more than an agent's, these more than a tool's; only a user can make a
+rule. All rules are kept. Of the rest, those of the previous summary stay as long as they fit, then
+come the new ones by score.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from app.core.compaction.cues import (
+    class_of,
+    is_code_like,
+    is_emphatic,
+    is_open_question,
+    is_strong_rule,
+    is_update,
+    label_of,
+    tells_of_something,
+)
+from app.core.compaction.ledger import (
+    HEADER,
+    CountTokens,
+    LedgerClass,
+    LedgerLine,
+    SectionText,
+    cap_ledger,
+    citation,
+    joined_lines,
+    line_text,
+    parse_section,
+    quoted_text,
+)
+from app.core.compaction.prompt import Said, Speaker, said
+from app.core.compaction.statements import (
+    Statement,
+    exact_tokens,
+    is_negative,
+    masked,
+    names,
+    one_line,
+    overlap,
+    statements,
+    words,
+)
+from app.core.events import Events
+from app.core.ranges import Ranges, of_seqs, union
+
+#: What a section may take by default: this part of what it covers, and never more than so many
+#: tokens. A section that grew with the history would be no summary.
+COVERED_SHARE: Final = 0.25
+MIN_SECTION_TOKENS: Final = 120
+MAX_SECTION_TOKENS: Final = 4_000
+#: Rules may take more than their share, up to this part of what is covered.
+MAX_COVERED_SHARE: Final = 0.6
+#: What the story may take of a section when the ledger wants the room too.
+STORY_SHARE: Final = 0.2
+#: Characters of a quotation in the story.
+STORY_QUOTE: Final = 100
+#: What is read of one long text: the beginning and the end. A larger result is data to be looked
+#: up, and reading all of it would take longer than it is worth.
+MAX_READ_CHARACTERS: Final = 24_000
+#: New lines beside those carried may always take this part of the ledger.
+NEW_SHARE: Final = 0.3
+
+_ROLE_SCORE: Final = {Speaker.USER: 2.0, Speaker.AGENT: 0.5, Speaker.TOOL: 0.0}
+_LEAST_SCORE: Final = {Speaker.USER: 3.0, Speaker.AGENT: 2.5, Speaker.TOOL: 2.0}
+_CLASS_SCORE: Final = {
+    LedgerClass.RULE: 3.0,
+    LedgerClass.PREFERENCE: 2.5,
+    LedgerClass.STATE: 2.0,
+    LedgerClass.DECISION: 2.0,
+    LedgerClass.QUESTION: 1.0,
+    LedgerClass.FACT: 0.0,
+}
+#: From this score on a line may take the room of the story.
+_WEIGHTY: Final = 4.0
+_MAX_EXACT_SCORE: Final = 3.0
+#: An agent that says again what the user said adds nothing.
+_ECHO_WORDS: Final = 0.7
+#: An update takes the place of the line that is most about the same, from this likeness on.
+_SUPERSEDED_WORDS: Final = 0.45
+#: Said so often in one span, it is a formula.
+_FORMULA: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How many tokens a section may take."""
+
+    #: What it aims at.
+    tokens: int
+    #: What it may never exceed, for rules.
+    most_tokens: int
+
+
+def section_budget(
+    covered_tokens: int, seed_tokens: int = 0, max_output_tokens: int | None = None
+) -> Budget:
+    """Return the budget of a section.
+
+    Args:
+        covered_tokens: of the events that it is made from.
+        seed_tokens: of the previous section, which it supersedes and carries.
+        max_output_tokens: as the policy has it; then that is the budget.
+    """
+    if max_output_tokens is not None:
+        return Budget(tokens=max_output_tokens, most_tokens=max_output_tokens)
+    share = max(MIN_SECTION_TOKENS, int(covered_tokens * COVERED_SHARE))
+    tokens = min(MAX_SECTION_TOKENS, seed_tokens + share)
+    most = int(covered_tokens * MAX_COVERED_SHARE) + seed_tokens
+    return Budget(tokens=tokens, most_tokens=max(tokens, min(MAX_SECTION_TOKENS, most)))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A line that the ledger may take."""
+
+    line: LedgerLine
+    score: float
+    #: The statement, without name and quotation.
+    text: str
+    speaker: Speaker
+
+
+def extract_section(
+    events: Events, seed: str | None, *, budget: Budget, count: CountTokens
+) -> SectionText:
+    """Return the section of these events.
+
+    Args:
+        events: of one lane, oldest first.
+        seed: the text of the section that this one supersedes, ours or anyone's.
+
+    Raises:
+        SummaryRefusedError: the rules alone exceed the budget.
+    """
+    carried = carried_section(seed)
+    candidates = _candidates(events, seed if carried is None else None)
+    carried = carried or SectionText()
+    known = list(joined_lines(carried.ledger))
+    fresh = [one for one in candidates if one.line not in set(known)]
+    known, fresh = _without_superseded(known, fresh)
+    room = budget.tokens - count(HEADER)
+    ledger = _fill(known, fresh, room=room, most=budget.most_tokens - count(HEADER), count=count)
+    left = room - sum(count(line_text(line)) + 1 for line in ledger)
+    return SectionText(ledger, fit_story((*carried.story, *_story(events)), left, count))
+
+
+def carried_section(seed: str | None) -> SectionText | None:
+    """Return the ledger and story of a previous section, None when it has no such form."""
+    return parse_section(seed) if seed else None
+
+
+def fit_story(story: Sequence[str], max_tokens: int, count: CountTokens) -> tuple[str, ...]:
+    """Return the newest lines of the story that fit, and the first, which says how it began."""
+    if not story:
+        return ()
+    left = max_tokens - count("## Story\n")
+    costs = [count(f"- {line}\n") for line in story]
+    kept: set[int] = set()
+    for number in (len(story) - 1, 0, *range(len(story) - 2, 0, -1)):
+        if number in kept:
+            continue
+        if costs[number] > left:
+            break
+        kept.add(number)
+        left -= costs[number]
+    return tuple(line for number, line in enumerate(story) if number in kept)
+
+
+# Candidates
+
+
+def _candidates(events: Events, summary: str | None) -> list[Candidate]:
+    found: dict[tuple[LedgerClass, str], Candidate] = {}
+    times: Counter[str] = Counter()
+    sayings = [_Saying.of(one) for event in events for one in said(event)]
+    if summary:
+        sayings.insert(0, _Saying(Speaker.AGENT, "summary", (), _read(summary)))
+    total = max(1, len(sayings))
+    for number, saying in enumerate(sayings):
+        is_answered = any(later.speaker is not saying.speaker for later in _after(sayings, number))
+        heading: LedgerClass | None = None
+        for statement in statements(saying.text):
+            if statement.starts_line:
+                heading = label_of(statement.text)[1]
+            candidate = _candidate(saying, statement, heading, is_answered=is_answered)
+            if candidate is None:
+                continue
+            times[candidate.text.casefold()] += 1
+            key = (candidate.line.kind, candidate.line.text.casefold())
+            known = found.get(key)
+            if known is not None:
+                seqs = union((*known.line.seqs, *candidate.line.seqs))
+                found[key] = replace(known, line=replace(known.line, seqs=seqs))
+            else:
+                # Up to half a point for being new, so that of equals the newer comes first.
+                newness = 0.5 * number / total
+                found[key] = replace(candidate, score=candidate.score + newness)
+    return _without_echoes(
+        replace(one, score=one.score - (1.5 if times[one.text.casefold()] >= _FORMULA else 0.0))
+        for one in found.values()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Saying:
+    speaker: Speaker
+    name: str
+    seqs: Ranges
+    text: str
+
+    @classmethod
+    def of(cls, one: Said) -> "_Saying":
+        return cls(one.speaker, one.name, of_seqs((one.seq,)), _read(one.text))
+
+
+def _read(text: str) -> str:
+    if len(text) <= MAX_READ_CHARACTERS:
+        return text
+    return f"{text[: MAX_READ_CHARACTERS * 3 // 4]}\n{text[-MAX_READ_CHARACTERS // 4 :]}"
+
+
+def _after(sayings: Sequence[_Saying], number: int) -> Iterator[_Saying]:
+    """Yield what people and agents, not tools, said later."""
+    for later in sayings[number + 1 :]:
+        if later.speaker is not Speaker.TOOL:
+            yield later
+
+
+def _candidate(
+    saying: _Saying,
+    statement: Statement,
+    heading: LedgerClass | None,
+    *,
+    is_answered: bool,
+) -> Candidate | None:
+    """Return what the ledger may take of a statement, None for nothing.
+
+    Args:
+        heading: what the label of its line says that it is.
+    """
+    text, speaker = statement.text, saying.speaker
+    is_prose = not statement.in_code and not is_code_like(text)
+    kind = _kind(saying, text, heading) if is_prose else None
+    if kind is LedgerClass.QUESTION and is_answered and not is_open_question(text):
+        return None
+    score = _ROLE_SCORE[speaker] + _shape_score(text)
+    score += _CLASS_SCORE[kind] if kind is not None else 0.0
+    score += 1.5 if heading is not None else 0.5 if label_of(text)[0] else 0.0
+    score += (1.0 if is_emphatic(text) else 0.0) if is_prose else -1.0
+    if score < _LEAST_SCORE[speaker]:
+        return None
+    label, labelled = label_of(text)
+    told = text.removeprefix(label).strip() if labelled is not None else text
+    if speaker is not Speaker.USER:
+        told = quoted_text(saying.name, told)
+    line = LedgerLine(kind or LedgerClass.FACT, told, saying.seqs)
+    return Candidate(line, score, text, speaker)
+
+
+def _kind(saying: _Saying, text: str, heading: LedgerClass | None) -> LedgerClass | None:
+    if saying.speaker is Speaker.TOOL:
+        return None
+    kind = class_of(text)
+    if kind is LedgerClass.RULE and not is_strong_rule(text) and not _limits(text):
+        kind = None
+    if heading is not None and heading is not LedgerClass.FACT and kind is not LedgerClass.RULE:
+        kind = heading
+    if saying.speaker is Speaker.AGENT and kind in (LedgerClass.RULE, LedgerClass.PREFERENCE):
+        # An agent's "must" binds nobody; the sentence may still tell something.
+        return None
+    return kind
+
+
+def _limits(text: str) -> bool:
+    return bool(exact_tokens(text)) or is_negative(text)
+
+
+def _shape_score(text: str) -> float:
+    """Score what can be looked up, named or compared, less what a long sentence costs."""
+    score = min(_MAX_EXACT_SCORE, 1.0 * len(exact_tokens(text)))
+    score += 1.0 if names(text) else 0.0
+    score += 1.0 if tells_of_something(text) else 0.0
+    return score - len(text) / 250
+
+
+def _without_echoes(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Leave out what an agent only says after the user."""
+    everyone = list(candidates)
+    asked = [words(one.text) for one in everyone if one.speaker is Speaker.USER]
+    return [
+        one
+        for one in everyone
+        if one.speaker is not Speaker.AGENT
+        or not any(overlap(words(one.text), other) >= _ECHO_WORDS for other in asked)
+    ]
+
+
+# Superseded lines
+
+
+def _without_superseded(
+    known: Sequence[LedgerLine], fresh: Sequence[Candidate]
+) -> tuple[list[LedgerLine], list[Candidate]]:
+    """Leave out lines whose place a later statement of the user says to take."""
+    old = list(known)
+    kept: list[Candidate] = []
+    for candidate in fresh:
+        if candidate.speaker is Speaker.USER:
+            old, kept = _superseded_by(candidate, old, kept)
+        kept.append(candidate)
+    return old, kept
+
+
+def _superseded_by(
+    update: Candidate, known: list[LedgerLine], fresh: list[Candidate]
+) -> tuple[list[LedgerLine], list[Candidate]]:
+    lines = [*known, *(one.line for one in fresh)]
+    gone = {line for line in lines if _is_restated(line, update)}
+    if not gone and is_update(update.text):
+        gone = _most_alike(lines, update)
+    if not gone:
+        return known, fresh
+    return (
+        [line for line in known if line not in gone],
+        [one for one in fresh if one.line not in gone],
+    )
+
+
+def _is_restated(line: LedgerLine, update: Candidate) -> bool:
+    """Tell whether the update is the same sentence about the same thing, with another value.
+
+    "The cap is $5." and "The cap is $7." are; "Node 1 is up." and "Node 2 is up." are not, and
+    neither are two lines of one list.
+    """
+    if line.seqs == update.line.seqs or line.is_quoted or not _differs(line, update):
+        return False
+    old, new = line.text, update.line.text
+    return masked(old) == masked(new) and _shared_beginning(old, new)
+
+
+def _shared_beginning(old: str, new: str) -> bool:
+    """Tell whether two statements are the same up to a verb that says what something is."""
+    same = next(
+        (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0
+    )
+    return tells_of_something(old[:same])
+
+
+def _most_alike(lines: Iterable[LedgerLine], update: Candidate) -> set[LedgerLine]:
+    about = words(update.text) - _value_words(update.text)
+    if not about or not exact_tokens(update.text):
+        return set()
+    alike = {
+        line: _likeness(about, line)
+        for line in lines
+        if not line.is_quoted and not line.left_out and _differs(line, update)
+    }
+    best = max(alike, key=alike.__getitem__, default=None)
+    return {best} if best is not None and alike[best] >= _SUPERSEDED_WORDS else set()
+
+
+def _likeness(about: frozenset[str], line: LedgerLine) -> float:
+    other = words(line.text) - _value_words(line.text)
+    return len(about & other) / max(1, len(about | other))
+
+
+def _differs(line: LedgerLine, update: Candidate) -> bool:
+    """Tell whether the line has a value that the update gives another for."""
+    old = exact_tokens(line.text)
+    return bool(old) and not old <= exact_tokens(update.text)
+
+
+def _value_words(text: str) -> frozenset[str]:
+    return frozenset(word for token in exact_tokens(text) for word in words(token))
+
+
+# Filling the ledger
+
+
+def _fill(
+    known: Sequence[LedgerLine],
+    fresh: Sequence[Candidate],
+    *,
+    room: int,
+    most: int,
+    count: CountTokens,
+) -> tuple[LedgerLine, ...]:
+    rules = [one for one in known if one.kind is LedgerClass.RULE]
+    rules += [one.line for one in fresh if one.line.kind is LedgerClass.RULE]
+    rule_tokens = sum(count(line_text(line)) + 1 for line in rules)
+    # What rules take beyond their share is not taken from the rest as long as it may grow.
+    cap = min(most, max(room, rule_tokens + room // 4))
+    rest = [one for one in fresh if one.line.kind is not LedgerClass.RULE]
+    chosen = _chosen(known, rest, cap - rule_tokens, count)
+    order = {one.line: number for number, one in enumerate(fresh)}
+    new = sorted(
+        [one.line for one in fresh if one.line.kind is LedgerClass.RULE] + chosen,
+        key=order.__getitem__,
+    )
+    return cap_ledger((*known, *new), cap, count)
+
+
+def _chosen(
+    known: Sequence[LedgerLine], rest: Sequence[Candidate], room: int, count: CountTokens
+) -> list[LedgerLine]:
+    """Return the best candidates that fit beside the carried lines."""
+    carried = sum(count(line_text(line)) + 1 for line in known if line.kind is not LedgerClass.RULE)
+    left = max(room - carried, int(room * NEW_SHARE))
+    story = int(room * STORY_SHARE)
+    chosen: list[LedgerLine] = []
+    # Headings that the lines may still need.
+    left -= 4 * len({one.line.kind for one in rest} - {line.kind for line in known})
+    for one in sorted(rest, key=lambda one: -one.score):
+        cost = count(line_text(one.line)) + 1
+        if cost <= left - (0 if one.score >= _WEIGHTY else story):
+            chosen.append(one.line)
+            left -= cost
+    return chosen
+
+
+# The story
+
+
+@dataclass(slots=True)
+class _Episode:
+    """What happened from one message of the user to the next."""
+
+    asked: str = ""
+    tools: Counter[str] = field(default_factory=Counter)
+    answered: str = ""
+    answerer: str = ""
+    seqs: list[int] = field(default_factory=list)
+
+
+def _story(events: Events) -> Iterator[str]:
+    """Yield a line for each stretch from one message of the user to the next."""
+    for episode in _episodes(events):
+        pieces = []
+        if episode.asked:
+            pieces.append(quoted_text("user", one_line(episode.asked, STORY_QUOTE)))
+        if episode.tools:
+            pieces.append(_tools_text(episode.tools))
+        if episode.answered:
+            answer = one_line(episode.answered, STORY_QUOTE)
+            pieces.append(quoted_text(episode.answerer, answer))
+        if pieces:
+            yield " → ".join(pieces) + citation(of_seqs(episode.seqs))
+
+
+def _episodes(events: Events) -> Iterator[_Episode]:
+    episode = _Episode()
+    for event in events:
+        for one in said(event):
+            if one.speaker is Speaker.USER and (episode.tools or episode.answered):
+                yield episode
+                episode = _Episode()
+            episode.seqs.append(one.seq)
+            _tell(episode, one)
+        for call in event.calls:
+            episode.tools[one_line(call.name, 60)] += 1
+            episode.seqs.append(event.seq)
+    if episode.seqs:
+        yield episode
+
+
+def _tell(episode: _Episode, one: Said) -> None:
+    first = next((each.text for each in statements(one.text) if not each.in_code), "")
+    if one.speaker is Speaker.USER:
+        episode.asked = episode.asked or first
+    elif one.speaker is Speaker.AGENT and first:
+        episode.answered, episode.answerer = first, one.name
+
+
+def _tools_text(tools: Mapping[str, int]) -> str:
+    return ", ".join(name if times == 1 else f"{name} x{times}" for name, times in tools.items())

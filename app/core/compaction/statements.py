@@ -1,0 +1,200 @@
+"""Statements of a text, and what in them must survive word for word.
+
+    "Use port 8080. 截止日期是2025年3月4日。"   two statements
+    exact: "8080", "2025年3月4日"              identifiers, numbers, paths, dates, quotations
+    words: {"use", "port", "截止", "止日", ...}  what two statements are compared by
+
+Everything goes by the shape of the characters, so it works for languages that nobody listed: a
+script without blanks is compared by pairs of characters.
+"""
+
+# The tables hold the punctuation and the words of other scripts.
+# ruff: noqa: RUF001
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+#: A statement longer than this is cut: it is no statement but data.
+MAX_STATEMENT_CHARACTERS: Final = 400
+#: Statements with fewer letters say nothing.
+MIN_STATEMENT_LETTERS: Final = 2
+
+CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+
+_MONTH: Final = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|"
+    r"Sep(?:t(?:ember)?)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
+)
+# ASCII word boundaries: a Chinese character beside a number ends it.
+_EXACT: Final = re.compile(
+    "|".join(
+        (
+            r"https?://[^\s\"'<>()\[\]{}，。；、]+[^\s\"'<>()\[\]{}，。；、.,;:!?]",
+            r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+            # Quotations that are short enough to be names.
+            r"`[^`\n]{1,80}`",
+            r"\"[^\"\n]{1,80}\"",
+            r"“[^”\n]{1,80}”",
+            r"「[^」\n]{1,80}」",
+            r"《[^》\n]{1,80}》",
+            # Dates and times.
+            r"\d{4}年\d{1,2}月(?:\d{1,2}[日号])?",
+            r"\d{1,2}月\d{1,2}[日号]",
+            r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d+)?Z?)?",
+            rf"\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b",
+            rf"\b\d{{1,2}}(?:st|nd|rd|th)? {_MONTH}(?: \d{{4}})?\b",
+            r"\b\d{1,2}:\d{2}(?::\d{2})?(?: ?[ap]m\b)?",
+            # Paths and files.
+            r"(?:~|\.{1,2}|\b[A-Za-z]:)?[/\\](?:[\w.@-]+[/\\])*[\w.@-]*\w",
+            r"\b[\w.-]+(?:/[\w.-]+)+",
+            r"\bv?\d+(?:\.\d+)+(?:[-+]?[a-z]\w*)?\b",
+            # Money, and numbers with what they count.
+            r"[$€£¥￥₹]\s?\d[\d,.]*\d?(?:\s?[kKmMbB]\b|[万亿千百])?",
+            r"\b\d[\d,]*(?:\.\d+)*(?:[万亿千百]|[a-zA-Z°]{1,4}\b|%)?[元个天小时分钟秒人次条台页]*",
+            # Identifiers: digits and letters mixed, inner capitals, underscores, dots, capitals.
+            r"--?[a-z][\w-]+(?==)|--[a-z][\w-]+",
+            r"[@#][\w-]+",
+            r"\b[A-Za-z]+(?:[-_.:][A-Za-z0-9]+)*[-_.:]\d[\w.-]*",
+            r"\b(?=\w*\d)(?=\w*[A-Za-z])\w{2,}\b",
+            r"\b\w+(?:_\w+)+\b",
+            r"\b[a-z]+(?:[A-Z][a-z0-9]+)+\b",
+            r"\b(?:[A-Z][a-z0-9]+){2,}\b",
+            r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?:\(\))?",
+            r"\b[A-Z][A-Z0-9]{2,}\b",
+        )
+    ),
+    re.ASCII,
+)
+_NAME: Final = re.compile(r"(?<=[^\s.!?:。！？：] )[A-Z][a-z]+(?: [A-Z][a-z]+)*")
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|(?<=[。！？；])")
+#: A full stop after these ends no sentence.
+_ABBREVIATION: Final = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|approx|[A-Z])\.)$")
+_BULLET: Final = re.compile(r"^\s*(?:[-*+•·>]+|\d{1,3}[.)、]|[（(]\d{1,3}[)）]|#{1,6})\s*(?=\S)")
+_FENCE: Final = re.compile(r"^\s*(?:```|~~~)")
+_BLANKS: Final = re.compile(r"\s+")
+
+_WORD: Final = re.compile(rf"[^\W\d_{CJK}][^\W_{CJK}]*(?:['’]\w+)?|\d+(?:[.,]\d+)*|[{CJK}]+")
+_STOP_WORDS: Final = frozenset(
+    re.split(
+        r"\s+",
+        """the a an and or of to in on at for with by from is are was were be been it its this that
+        these those as we you i he she they our your their my me us them will would can could should
+        do does did has have had if so than then there here just also but into up out about""",
+    )
+)
+
+
+def any_of(*patterns: str) -> re.Pattern[str]:
+    """Return the pattern that matches any of these, in either case."""
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+NEGATION: Final = any_of(
+    r"\b(?:no|not|never|nor|none|without|\w+n['’]t|cannot|avoid|forbidden|prohibited|refuse"
+    r"|stop|don['’]t)\b",
+    r"[不无未勿别非禁严没绝]",
+    r"\b(?:nicht|kein\w*|niemals?|jamais|pas|sans|nunca|sin|sem)\b",
+)
+
+
+def is_negative(text: str) -> bool:
+    """Tell whether the statement denies or forbids something."""
+    return NEGATION.search(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement, on one line."""
+
+    text: str
+    #: It stands in a block of code.
+    in_code: bool = False
+    #: It begins a line of its own, where a label may stand.
+    starts_line: bool = True
+
+
+def statements(text: str) -> Iterator[Statement]:
+    """Yield each statement of a text."""
+    in_code = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            in_code = not in_code
+            continue
+        if in_code:
+            if says_something(line):
+                yield Statement(one_line(line), in_code=True)
+            continue
+        starts_line = True
+        for sentence in _sentences(_BULLET.sub("", line)):
+            if says_something(sentence):
+                yield Statement(one_line(sentence), starts_line=starts_line)
+                starts_line = False
+
+
+def one_line(text: str, limit: int = MAX_STATEMENT_CHARACTERS) -> str:
+    """Return the text on one line, cut to a limit."""
+    text = _BLANKS.sub(" ", text).strip()
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def says_something(text: str) -> bool:
+    """Tell whether there is more than punctuation."""
+    return sum(character.isalnum() for character in text) >= MIN_STATEMENT_LETTERS
+
+
+def exact_tokens(text: str) -> frozenset[str]:
+    """Return what must survive as it is written: identifiers, numbers, paths, dates, quotations."""
+    found = (match[0] for match in _EXACT.finditer(text))
+    return frozenset(_bare(token) for token in found if not _ABBREVIATION.search(f"{token}."))
+
+
+def names(text: str) -> frozenset[str]:
+    """Return words that look like names: capitals in the middle of a sentence."""
+    return frozenset(_NAME.findall(text))
+
+
+def words(text: str) -> frozenset[str]:
+    """Return what the statement is about, for comparing: words, and pairs of CJK characters."""
+    found: set[str] = set()
+    for token in _WORD.findall(text.casefold()):
+        if re.match(f"[{CJK}]", token):
+            found.update(token[at : at + 2] for at in range(max(1, len(token) - 1)))
+        elif token not in _STOP_WORDS:
+            found.add(_stem(token))
+    return frozenset(found)
+
+
+def overlap(some: frozenset[str], others: frozenset[str]) -> float:
+    """Return which part of ``some`` is in ``others``; 1 for nothing."""
+    return len(some & others) / len(some) if some else 1.0
+
+
+def masked(text: str) -> str:
+    """Return the statement with its values left out: what it is about, not what it says."""
+    return _EXACT.sub("\ufffc", text).casefold()
+
+
+def _bare(token: str) -> str:
+    return token.strip('`"“”「」《》').rstrip(".,;:")
+
+
+def _stem(word: str) -> str:
+    """Cut the commonest endings, so that a plural or a past tense is the same word."""
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) > len(ending) + 3:
+            return word.removesuffix(ending)
+    return word
+
+
+def _sentences(line: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(line):
+        piece = line[start : end.start()]
+        if _ABBREVIATION.search(piece):
+            continue
+        yield line[start : end.end()]
+        start = end.end()
+    yield line[start:]

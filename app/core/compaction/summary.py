@@ -1,0 +1,255 @@
+"""The summary of a lane's events: what it is made of, and which answers are none.
+
+A model is asked for a section and may answer anything: nothing, half of it, an apology, the error
+text of a proxy, more than was there. :func:`read_answer` takes what can stand for the events and
+names what is wrong with the rest; :func:`held_to_ledger` then puts back what a usable answer lost.
+"""
+
+# The tables hold the punctuation and the words of other scripts.
+# ruff: noqa: RUF001
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from app.core.canonical import Json, clean_text
+from app.core.compaction.extractive import fit_story
+from app.core.compaction.ledger import (
+    HEADER,
+    CountTokens,
+    LedgerClass,
+    LedgerLine,
+    SectionText,
+    cap_ledger,
+    line_text,
+    missing_lines,
+    parse_section,
+    quoted_text,
+)
+from app.core.compaction.prompt import Speaker, said
+from app.core.compaction.statements import any_of, one_line, overlap, words
+from app.core.events import Events
+from app.core.ranges import Ranges, intersect, of_seqs, union
+
+#: Why an answer is not taken.
+Rejection: TypeAlias = Literal[
+    "empty", "truncated", "filtered", "apology", "error_text", "unrelated", "not_smaller"
+]
+
+#: A rule that a model wrote stands for what the user said if it has this part of its words.
+GROUNDED_WORDS: Final = 0.3
+#: Prose without headings is about the events if this part of its words occurs in them.
+RELATED_WORDS: Final = 0.2
+#: With less room there is no story.
+_LEAST_STORY_TOKENS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SectionSummary:
+    """A section ready to be appended, and how it came about."""
+
+    #: What the reader is shown.
+    text: str
+    ledger: tuple[LedgerLine, ...]
+    #: Of the text.
+    tokens: int
+    #: ``extractive``, or the kind of the provider that wrote it.
+    method: str
+    model: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    #: How often a model was asked; 0 for none.
+    attempts: int = 0
+    #: Why it is not what the policy asked for: a rejection or the code of a provider's error.
+    fallback_reason: str | None = None
+    prompt_version: int | None = None
+
+    def details(self) -> dict[str, Json]:
+        """Return how it came about, for the fold's record."""
+        return {
+            "summarizer": self.method,
+            "model": self.model,
+            "usage": {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens},
+            "attempts": self.attempts,
+            "fallback_reason": self.fallback_reason,
+            "prompt_version": self.prompt_version,
+        }
+
+
+# Reading an answer
+
+_APOLOGY: Final = any_of(
+    r"^\W*(?:i['’]?m (?:really |very |so )?sorry|i apologi[sz]e|sorry[,.!]|unfortunately"
+    r"|my apologies)\b",
+    r"^\W*(?:i (?:can(?:not|['’]t)|am unable|won['’]t|will not|do not|don['’]t)|as an ai"
+    r"|i['’]m unable)\b",
+    r"^\W*(?:i['’]?d be happy to|sure[,!]? (?:please|could|what)|please provide"
+    r"|could you (?:please )?provide)",
+    r"^\W*(?:抱歉|很抱歉|对不起|非常抱歉|不好意思|很遗憾|作为(?:一个)?(?:AI|人工智能)|我(?:无法"
+    r"|不能|没有办法)|请提供)",
+    r"^\W*(?:es tut mir leid|désolé|lo siento|desculpe|申し訳|죄송)",
+)
+_ERROR_TEXT: Final = any_of(
+    r"^\W*(?:<!doctype|<html|<\?xml)",
+    r"^\W*\"?(?:error|exception|fatal|traceback)\b.{0,40}[:(\"]",
+    r"^\W*\{\s*\"(?:error|message|detail|status|code)\"\s*:",
+    r"^\W*(?:http )?(?:4\d\d|5\d\d)\b.{0,60}(?:error|bad gateway|unavailable|too many|timeout"
+    r"|unauthori[sz]ed|forbidden)",
+    r"^\W*(?:internal server error|bad gateway|service unavailable|gateway time-?out"
+    r"|too many requests)",
+    r"^\W*(?:error code|rate limit|the (?:server|model|service) is (?:overloaded|currently)"
+    r"|upstream|context length)",
+)
+_THINKING: Final = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_FENCE: Final = re.compile(r"^\s*```[a-z]*\n(.*?)\n```\s*$", re.DOTALL)
+
+
+def read_answer(
+    text: str, finish_reason: str, source_words: Callable[[], frozenset[str]]
+) -> SectionText | Rejection:
+    """Return the section that an answer holds, or why it holds none.
+
+    Args:
+        finish_reason: ``stop``, ``length``, ``filtered`` or another that the provider gave.
+        source_words: of what was to be summarized; asked for only when there are no headings.
+    """
+    text = _THINKING.sub("", clean_text(text)).strip()
+    if (fenced := _FENCE.match(text)) is not None:
+        text = fenced[1].strip()
+    if finish_reason == "length":
+        return "truncated"
+    if finish_reason == "filtered":
+        return "filtered"
+    if not text:
+        return "empty"
+    section = parse_section(text)
+    if section is not None and section.ledger:
+        return section
+    prose = text if section is None else "\n".join(section.story)
+    return _read_prose(prose, source_words)
+
+
+def _read_prose(prose: str, source_words: Callable[[], frozenset[str]]) -> SectionText | Rejection:
+    """Take prose as the story alone: the ledger comes from the events."""
+    if not prose.strip():
+        return "empty"
+    if _ERROR_TEXT.search(prose):
+        return "error_text"
+    if _APOLOGY.search(prose):
+        return "apology"
+    if overlap(words(prose), source_words()) < RELATED_WORDS:
+        return "unrelated"
+    lines = (one_line(line, limit=len(line)).lstrip("#>-* ") for line in prose.splitlines())
+    return SectionText(story=tuple(line for line in lines if line))
+
+
+# Holding it to the ledger
+
+
+def held_to_ledger(
+    answer: SectionText,
+    *,
+    expected: Sequence[LedgerLine],
+    carried: Sequence[LedgerLine],
+    events: Events,
+    max_tokens: int,
+    count: CountTokens,
+) -> SectionText:
+    """Return the answer with what it lost put back, within the cap.
+
+    Args:
+        expected: what code took from the events and the previous section; all of it stays unless
+            the answer holds it or says to have replaced it.
+        carried: the lines of the previous section.
+        events: what the answer stands for.
+        max_tokens: of the whole section.
+
+    Raises:
+        SummaryRefusedError: the rules alone exceed the cap.
+    """
+    grounds = _Grounds(events, (*expected, *carried))
+    own = tuple(grounds.grounded(line) for line in answer.ledger)
+    checked = SectionText(own, answer.story)
+    lost = missing_lines(expected, checked)
+    room = max_tokens - count(HEADER)
+    # Carried lines are older than what the answer says of these events: the cap takes them first.
+    lines = sorted((*lost, *own), key=_newest)
+    ledger = cap_ledger([replace(line, replaces=()) for line in lines], room, count)
+    left = room - sum(count(line_text(line)) + 1 for line in ledger)
+    return SectionText(ledger, _bounded(answer.story, left, count))
+
+
+def _newest(line: LedgerLine) -> int:
+    return line.seqs[-1][1] if line.seqs else 0
+
+
+def _bounded(story: Sequence[str], max_tokens: int, count: CountTokens) -> tuple[str, ...]:
+    kept = fit_story(story, max_tokens, count)
+    if kept or not story or max_tokens < _LEAST_STORY_TOKENS:
+        return kept
+    # One long paragraph: its beginning.
+    text = story[0]
+    while text and count(f"## Story\n- {text}\n") > max_tokens:
+        text = text[: len(text) * 3 // 4]
+    return (f"{text.rstrip()}…",) if text else ()
+
+
+class _Grounds:
+    """What a model's lines may rest on."""
+
+    def __init__(self, events: Events, known: Iterable[LedgerLine]) -> None:
+        self._known = [line for line in known if not line.left_out]
+        self._known_words = [words(line.text) for line in self._known]
+        self._by_user: dict[int, frozenset[str]] = {}
+        for event in events:
+            for one in said(event):
+                if one.speaker is Speaker.USER:
+                    before = self._by_user.get(one.seq, frozenset())
+                    self._by_user[one.seq] = before | words(one.text)
+        self._seqs = union(
+            (
+                *of_seqs(event.seq for event in events),
+                *(pair for line in self._known for pair in line.seqs),
+            )
+        )
+
+    def grounded(self, line: LedgerLine) -> LedgerLine:
+        """Return the line with the seqs that it may cite; a rule that no user made as a fact.
+
+        What a tool or a document demanded must not come back as the user's word, only because a
+        model took it for one.
+        """
+        line = replace(line, seqs=intersect(line.seqs, self._seqs))
+        about = words(line.text)
+        if not line.seqs:
+            line = replace(line, seqs=self._source(about))
+        if line.is_quoted or line.kind not in (LedgerClass.RULE, LedgerClass.PREFERENCE):
+            return line
+        if self._is_users(about, line):
+            return line
+        return replace(line, kind=LedgerClass.FACT, text=quoted_text("summary", line.text))
+
+    def _is_users(self, about: frozenset[str], line: LedgerLine) -> bool:
+        for known, known_words in zip(self._known, self._known_words, strict=True):
+            if known.kind is line.kind and overlap(about, known_words) >= GROUNDED_WORDS:
+                return True
+        cited = frozenset[str]().union(
+            *(
+                spoken
+                for seq, spoken in self._by_user.items()
+                if any(start <= seq <= end for start, end in line.seqs)
+            )
+        )
+        return bool(cited) and overlap(about, cited) >= GROUNDED_WORDS
+
+    def _source(self, about: frozenset[str]) -> Ranges:
+        """Return the seqs of the line that is most about the same; all there are without one."""
+        best = max(
+            zip(self._known_words, self._known, strict=True),
+            key=lambda pair: overlap(about, pair[0]),
+            default=None,
+        )
+        if best is not None and overlap(about, best[0]) >= GROUNDED_WORDS:
+            return best[1].seqs
+        return self._seqs
