@@ -16,6 +16,7 @@ from app.core.canonical import Json
 from app.core.compaction.due import Counters
 from app.core.events import Event, Marker
 from app.core.index import Index
+from app.core.invocations import InvocationFacts
 from app.core.lanes import ANYONE, Reader
 from app.core.ranges import Ranges
 from app.core.resolve import Facts, Needs
@@ -408,17 +409,6 @@ class CompileInputs(Protocol):
 
     async def find(self, connection: Connection, tenant_id: str, digest: str) -> str | None:
         """Return the inputs of a digest, None if unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvocationFacts:
-    """What tells whether an invocation is complete."""
-
-    first_seq: int
-    #: Of its first event.
-    isolation_scope: str | None
-    branch: str
-    has_open_calls: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

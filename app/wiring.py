@@ -23,13 +23,16 @@ from app.services.prepare_events import BatchLimits, EventPreparer
 from app.services.read_events import ReadEvents
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
+from app.services.schedule_compaction import ScheduleCompaction
 from app.services.sessions import ManageSessions
 from app.settings import Settings, SettingsError
 from app.storage.api_keys import PgApiKeys
+from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.compile_inputs import PgCompileInputs
 from app.storage.database import PgDatabase
 from app.storage.event_log import PgEventLog
 from app.storage.idempotency import PgIdempotencyKeys
+from app.storage.jobs import PgJobQueue
 from app.storage.migrate import current_revision, head_revision
 from app.storage.pool import create_engine
 from app.storage.sessions import PgSessions
@@ -72,6 +75,13 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
     log = PgEventLog(preparer.derive)
     sessions = PgSessions()
     keys = PgIdempotencyKeys()
+    schedule = ScheduleCompaction(
+        database=database,
+        jobs=PgJobQueue(),
+        counters=PgCompactionCounters(),
+        default_policy=DEFAULT_POLICY,
+        wake=lambda: None,
+    )
     append_events = AppendEvents(
         database=database,
         log=log,
@@ -79,6 +89,7 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
         keys=keys,
         preparer=preparer,
         tokens=tokens,
+        schedule=schedule,
         clock=clock,
     )
     append_marker = AppendMarker(

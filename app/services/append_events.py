@@ -34,6 +34,7 @@ from app.ports import (
 from app.services import idempotency
 from app.services.idempotency import IdempotentRequest
 from app.services.prepare_events import EventPreparer, Note, PreparedEvent, SentBatch
+from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class AppendResult:
     appended: tuple[AppendedEvent, ...]
     head_seq: int
     notes: tuple[Note, ...] = ()
+    compaction: Scheduled = NOT_DUE
     is_replayed: bool = False
 
 
@@ -81,6 +83,7 @@ class AppendStep:
     facts: Facts
     rows: list[NewEvent] = field(default_factory=list)
     appended: list[AppendedEvent] = field(default_factory=list)
+    compaction: Scheduled = NOT_DUE
 
 
 class AppendEvents:
@@ -95,6 +98,7 @@ class AppendEvents:
         keys: IdempotencyKeys,
         preparer: EventPreparer,
         tokens: TokenCounter,
+        schedule: ScheduleCompaction,
         clock: Clock,
     ) -> None:
         self._database = database
@@ -103,6 +107,7 @@ class AppendEvents:
         self._keys = keys
         self._preparer = preparer
         self._tokens = tokens
+        self._schedule = schedule
         self._clock = clock
 
     async def __call__(self, append: Append) -> AppendResult:
@@ -123,11 +128,16 @@ class AppendEvents:
             session = await self.lock(connection, append.key, append.create)
             step = await self.insert(connection, append, session, prepared)
             result = AppendResult(
-                appended=tuple(step.appended), head_seq=step.facts.head_seq, notes=tuple(notes)
+                appended=tuple(step.appended),
+                head_seq=step.facts.head_seq,
+                notes=tuple(notes),
+                compaction=step.compaction,
             )
             await idempotency.keep(
                 self._keys, connection, append.idempotent, asdict(result), key=append.key
             )
+        if result.compaction.is_due:
+            self._schedule.wake()
         return result
 
     async def lock(
@@ -179,6 +189,13 @@ class AppendEvents:
         if step.rows:
             await self._log.append(connection, append.key, step.rows, facts)
             await self._apply_state(append.key, step)
+            step.compaction = await self._schedule.after_append(
+                connection,
+                append.key,
+                session,
+                [row.event for row in step.rows],
+                ending=frozenset(each.event.id for each in fresh if each.completes_invocation),
+            )
         return step
 
     async def _with_agent(self, append: Append) -> Append:
@@ -189,7 +206,7 @@ class AppendEvents:
         agent = append.create.app_name if append.create is not None else ""
         if not agent:
             async with self._database.connection() as connection:
-                session = await self._sessions.get(connection, append.key)
+                session = await self._log.find_session(connection, append.key)
             if session is None:
                 raise SessionNotFoundError
             agent = session.app_name
@@ -260,6 +277,7 @@ def restored(kept: Mapping[str, Any]) -> AppendResult:
         appended=tuple(AppendedEvent(**each) for each in kept["appended"]),
         head_seq=kept["head_seq"],
         notes=tuple(Note(**each) for each in kept["notes"]),
+        compaction=Scheduled(**kept["compaction"]),
         is_replayed=True,
     )
 

@@ -84,6 +84,8 @@ class PreparedEvent:
     is_partial: bool
     body_hash: bytes
     state_delta: Mapping[str, Json]
+    #: It says that its invocation ends.
+    completes_invocation: bool = False
 
     @property
     def tokens(self) -> int:
@@ -233,6 +235,7 @@ class EventPreparer:
             is_partial=parsed.is_partial,
             body_hash=body_hash(body.value),
             state_delta=without_temp(parsed.state_delta),
+            completes_invocation=parsed.completes_invocation,
         )
 
     async def _with_tokens(self, prepared: Sequence[PreparedEvent]) -> list[PreparedEvent]:

@@ -13,7 +13,8 @@ from typing import Final, LiteralString
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.compaction.due import Counters
-from app.ports import CompactionStanding, InvocationFacts, SessionKey
+from app.core.invocations import InvocationFacts
+from app.ports import CompactionStanding, SessionKey
 from app.storage.codec import unpack_json
 from app.storage.database import Row, fetch, fetch_one
 

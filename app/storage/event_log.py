@@ -178,7 +178,7 @@ _FIND_SESSION: Final[LiteralString] = """
     SELECT
         s.incarnation, s.app_name, s.user_id, s.head_seq, s.index::text AS index,
         s.live::text AS live, s.rewound::text AS rewound, s.policy::text AS policy,
-        s.last_rewind_seq
+        s.last_rewind_seq, s.invocation_id, s.is_invocation_complete
     FROM sessions AS s
     WHERE s.session_uid = $1
 """

@@ -25,6 +25,7 @@ from app.services.pin_events import Pins
 from app.services.prepare_events import SERVER_KEYS, Note
 from app.services.read_events import EventPage, EventView
 from app.services.resume_invocation import InvocationView
+from app.services.schedule_compaction import Scheduled
 
 ImportFormat = Literal["adk", "native", "gemini", "openai_chat", "anthropic"]
 
@@ -69,12 +70,21 @@ class Warned(BaseModel):
     detail: str
 
 
+class ScheduledAnswer(BaseModel):
+    """Whether a fold became due, and the job that sees to it."""
+
+    scheduled: bool
+    reason: str | None = None
+    job_id: str | None = None
+
+
 class AppendAnswer(BaseModel):
     """What an append did."""
 
     appended: list[Appended]
     head_seq: int
     warnings: list[Warned]
+    compaction: ScheduledAnswer
 
 
 def append_answer(result: AppendResult) -> dict[str, Any]:
@@ -95,7 +105,15 @@ def append_answer(result: AppendResult) -> dict[str, Any]:
         "appended": appended,
         "head_seq": result.head_seq,
         "warnings": [warning_answer(note) for note in result.notes],
+        "compaction": scheduled_answer(result.compaction),
     }
+
+
+def scheduled_answer(scheduled: Scheduled) -> dict[str, Any]:
+    """Return whether a fold became due, as an append answers it."""
+    if not scheduled.is_due:
+        return {"scheduled": False}
+    return {"scheduled": True, "reason": scheduled.reason, "job_id": scheduled.job_id}
 
 
 def warning_answer(note: Note) -> dict[str, str]:

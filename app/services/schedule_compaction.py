@@ -1,0 +1,186 @@
+"""See that compaction is due, and leave a job for it.
+
+At an append: in its own transaction, when an invocation became complete. At a compile: by the size
+of what was compiled, in a transaction of its own that may fail without harm. Both look at counts
+alone; what is folded, if anything, is planned by the worker.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from app.core.canonical import Json
+from app.core.compaction.due import due_moment
+from app.core.compaction.policy import CompactionPolicy
+from app.core.errors import StorageError
+from app.core.events import Event
+from app.core.final_response import is_final_response
+from app.core.invocations import Newest, advance, concerned
+from app.core.policy import effective_policy
+from app.ports import (
+    CompactionCounters,
+    CompactionStanding,
+    Connection,
+    Database,
+    Job,
+    JobQueue,
+    LockedSession,
+    NewJob,
+    SessionKey,
+)
+
+#: The kind of the jobs that follow a policy.
+COMPACT: Final = "compact"
+#: How often a wait for a job looks again: quickly at first, since an extractive summary is quick.
+FIRST_POLL_S: Final = 0.01
+LONGEST_POLL_S: Final = 0.2
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """Whether compaction is due, and the job that sees to it."""
+
+    is_due: bool
+    #: The moment that came: ``interval`` or ``threshold``.
+    reason: str | None = None
+    job_id: str | None = None
+
+
+NOT_DUE: Final = Scheduled(is_due=False)
+
+
+class ScheduleCompaction:
+    """Looks whether compaction is due, and waits for jobs."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        jobs: JobQueue,
+        counters: CompactionCounters,
+        default_policy: Json,
+        wake: Callable[[], None],
+    ) -> None:
+        """Take, beside the stores, what tells a worker of this process that there is work."""
+        self._database = database
+        self._jobs = jobs
+        self._counters = counters
+        self._default_policy = default_policy
+        self.wake: Final = wake
+
+    def policy_of(self, policy: Json, app_policy: Json) -> Mapping[str, Json]:
+        """Return the policy that counts: the session's over the app's over the server's."""
+        return effective_policy(policy, app_policy, self._default_policy)
+
+    async def after_append(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        session: LockedSession,
+        events: Sequence[Event],
+        *,
+        ending: frozenset[str],
+    ) -> Scheduled:
+        """Leave a job if an invocation became complete and compaction is due.
+
+        Args:
+            connection: of the append's transaction, session locked, events inserted.
+            key: the session's.
+            session: as it was before the append.
+            events: that were appended, resolved.
+            ending: ids of events that say that their invocation ends.
+        """
+        before = Newest(
+            invocation_id=session.invocation_id, is_complete=session.is_invocation_complete
+        )
+        ended = frozenset(event.invocation_id for event in events if event.id in ending)
+        wanted = concerned(before, events, ended)
+        newest = before
+        if wanted:
+            facts = await self._counters.invocations(connection, key, sorted(wanted))
+            newest = advance(before, events, facts, ends=lambda event: event.id in ending)
+        if newest == before and not _has_nameless_answer(events):
+            return NOT_DUE
+        standing = await self._counters.advance(
+            connection,
+            key,
+            invocation_id=newest.invocation_id,
+            is_complete=newest.is_complete,
+            completed=newest.completed,
+        )
+        if standing is None or not (newest.completed or _has_nameless_answer(events)):
+            return NOT_DUE
+        return await self._schedule(connection, key, standing)
+
+    async def after_compile(self, key: SessionKey, projected_tokens: int) -> Scheduled:
+        """Leave a job if what was compiled is large; never fails for it."""
+        try:
+            async with self._database.connection() as connection:
+                standing = await self._counters.standing(connection, key)
+                if standing is None:
+                    return NOT_DUE
+                scheduled = await self._schedule(connection, key, standing, projected_tokens)
+        except StorageError:
+            log.warning("compaction_not_scheduled", exc_info=True)
+            return NOT_DUE
+        if scheduled.is_due:
+            self.wake()
+        return scheduled
+
+    async def again(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        incarnation: UUID,
+        payload: Mapping[str, Json],
+    ) -> UUID:
+        """Leave a job that looks for more after a fold, in the transaction that folded."""
+        job = NewJob(key=key, incarnation=incarnation, kind=COMPACT, payload=payload)
+        return await self._jobs.enqueue(connection, job)
+
+    async def _schedule(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        standing: CompactionStanding,
+        projected_tokens: int = 0,
+    ) -> Scheduled:
+        policy = CompactionPolicy.of(self.policy_of(standing.policy, standing.app_policy))
+        moment = due_moment(policy, standing.counters, projected_tokens=projected_tokens)
+        if moment is None:
+            return NOT_DUE
+        payload: dict[str, Json] = {"reason": moment}
+        if projected_tokens:
+            payload["projected_tokens"] = projected_tokens
+        job = NewJob(key=key, incarnation=standing.incarnation, kind=COMPACT, payload=payload)
+        job_id = await self._jobs.enqueue(connection, job)
+        return Scheduled(is_due=True, reason=moment, job_id=str(job_id))
+
+    async def wait(self, key: SessionKey, job_id: str, *, wait_ms: int) -> Job | None:
+        """Wait until a job has ended or the time is up; holds no connection meanwhile.
+
+        Returns:
+            The job as it stands, None if it is gone.
+        """
+        until_s = time.monotonic() + wait_ms / 1000
+        pause_s = FIRST_POLL_S
+        while True:
+            async with self._database.connection() as connection:
+                job = await self._jobs.get(connection, key.tenant_id, UUID(job_id))
+            left_s = until_s - time.monotonic()
+            if job is None or not job.is_open or left_s <= 0:
+                return job
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * 1.5, LONGEST_POLL_S)
+
+
+def _has_nameless_answer(events: Sequence[Event]) -> bool:
+    """Tell whether an answer came outside of all invocations: size is looked at then too."""
+    return any(not event.invocation_id and is_final_response(event) for event in events)
