@@ -10,6 +10,11 @@ from tests.builders import call, fold, log, model, response, rewind, user
 OF_I1 = Newest(invocation_id="i1")
 
 
+def _never(event: Event) -> bool:
+    del event
+    return False
+
+
 def _facts(events: Iterable[Event], *, has_open_calls: bool = False) -> dict[str, InvocationFacts]:
     facts: dict[str, InvocationFacts] = {}
     for event in events:
@@ -93,9 +98,7 @@ def test_an_earlier_invocation_that_goes_on_changes_nothing() -> None:
     begun = log(user("hi", invocation_id="i1"), user("again", invocation_id="i2")).events
     late = log(*begun, model("late", invocation_id="i1")).events[2:]
 
-    stands = advance(
-        Newest(invocation_id="i2"), late, _facts([*begun, *late]), ends=lambda event: False
-    )
+    stands = advance(Newest(invocation_id="i2"), late, _facts([*begun, *late]), ends=_never)
 
     assert stands == Newest(invocation_id="i2")
 
@@ -116,7 +119,7 @@ def test_many_invocations_of_one_batch_are_all_counted() -> None:
 def test_markers_and_events_without_an_invocation_change_nothing() -> None:
     events = log(user("hi", invocation_id="i1"), user("x"), fold(1, 2), rewind("i1")).events
 
-    stands = advance(OF_I1, events[1:], _facts(events), ends=lambda event: False)
+    stands = advance(OF_I1, events[1:], _facts(events), ends=_never)
 
     assert stands == OF_I1
 
