@@ -97,7 +97,8 @@ class CompareCompiles:
             older.result,
             newer.result,
             index=resolve(markers),
-            markers=[pair for pair in markers if pair[0] > older.compiled_seq],
+            markers=markers,
+            since_seq=older.compiled_seq,
         )
         if found is not None:
             return Cause(found.reason, found.seq)

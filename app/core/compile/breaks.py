@@ -6,7 +6,7 @@ then can be compiled again, since compile is pure; the first part that differs, 
 came since, are the reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -15,8 +15,9 @@ from app.core.compile.order import is_reply
 from app.core.compile.render import chained_parts
 from app.core.events import Activation, Event, Events, Fold, Marker, Pin, Rewind, Undo, Unpin
 from app.core.fingerprint import head_difference
-from app.core.index import Index
+from app.core.index import Index, resolve
 from app.core.lanes import Reader
+from app.core.ranges import Ranges, intersect
 
 BreakReason: TypeAlias = Literal[
     "tools", "system", "model", "pin", "compaction", "rewind", "overlap", "option"
@@ -115,8 +116,8 @@ def find_break(
     if then.fingerprint != recorded:
         return Break("option")
     compiled_seq = reply.compiled_seq if reply.compiled_seq is not None else reply.seq - 1
-    later = [(seq, marker) for seq, marker in markers if seq > compiled_seq]
-    return _marker_break(now, then, index, later) or Break("overlap", reply.seq)
+    found = cause_between(then, now, index=index, markers=markers, since_seq=compiled_seq)
+    return found or Break("overlap", reply.seq)
 
 
 def cause_between(
@@ -125,38 +126,58 @@ def cause_between(
     *,
     index: Index,
     markers: Sequence[tuple[int, Marker]],
+    since_seq: int,
 ) -> Break | None:
     """Return the marker that makes the second compile differ from the first, None without one.
 
     Args:
-        first: the compile of the earlier position.
+        first: the compile of the log up to ``since_seq``.
+        second: a compile of a later position.
         index: the index of the later position.
-        markers: those between the two positions.
+        markers: all markers up to the later position.
     """
-    return _marker_break(second, first, index, markers)
-
-
-def _marker_break(
-    now: CompileResult, then: CompileResult, index: Index, later: Sequence[tuple[int, Marker]]
-) -> Break | None:
-    """Name the marker: the one that hides the first differing part, else the newest that can."""
-    difference = first_difference(then, now)
-    by_seq = dict(later)
+    ordered = sorted(markers, key=lambda pair: pair[0])
+    later_folds = {seq for seq, marker in ordered if seq > since_seq and isinstance(marker, Fold)}
+    difference = first_difference(first, second)
     for part in (difference.first, difference.second) if difference else ():
         seq = part.placed.seq if part else None
         fold_seq = index.fold_of(seq) if seq is not None else None
         for candidate in (fold_seq, seq):
-            if candidate in by_seq and isinstance(by_seq[candidate], Fold):
+            if candidate in later_folds:
                 return Break("compaction", candidate)
-    for seq, marker in reversed(later):
-        for kind, reason in _REASONS:
-            if isinstance(marker, kind):
-                return Break(reason, seq)
-        if isinstance(marker, Undo):
-            return Break(_reason_of_undone(marker, by_seq), seq)
+    return _newest_change(ordered, since_seq)
+
+
+def _newest_change(ordered: Sequence[tuple[int, Marker]], since_seq: int) -> Break | None:
+    """Return the newest later marker that changed how the events up to ``since_seq`` are read."""
+    by_seq = dict(ordered)
+    after = _view(ordered, since_seq)
+    for count in range(len(ordered) - 1, -1, -1):
+        seq, marker = ordered[count]
+        if seq <= since_seq:
+            return None
+        before = _view(ordered[:count], since_seq)
+        if before != after:
+            reason = _reason_of(marker, by_seq)
+            return Break(reason, seq) if reason else None
+        after = before
     return None
 
 
-def _reason_of_undone(undo: Undo, by_seq: dict[int, Marker]) -> BreakReason:
-    target = by_seq.get(undo.target_seq)
-    return next((reason for kind, reason in _REASONS if isinstance(target, kind)), "compaction")
+def _view(markers: Sequence[tuple[int, Marker]], since_seq: int) -> object:
+    """Return how the events up to a seq are read: which are live, and what the others belong to."""
+    index = resolve(markers)
+    until: Ranges = ((1, since_seq),)
+    sections = [
+        (section.fold_seq, section.section_index, intersect(section.belongs, until))
+        for section in index.sections
+    ]
+    return intersect(index.live, until), [section for section in sections if section[2]]
+
+
+def _reason_of(marker: Marker, by_seq: Mapping[int, Marker]) -> BreakReason | None:
+    """Return the reason that a marker is; an undo is what it undoes."""
+    target: Marker | None = marker
+    while isinstance(target, Undo):
+        target = by_seq.get(target.target_seq)
+    return next((reason for kind, reason in _REASONS if isinstance(target, kind)), None)
