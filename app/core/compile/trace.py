@@ -33,6 +33,15 @@ _ACTION_OF_PASS: Final[Mapping[str, Action]] = {
 }
 
 
+#: Repairs after which an event is still there, but not as it was appended.
+_PASS_OF_REPAIR: Final[Mapping[str, str]] = {
+    "late_result": "tool_pairing",
+    "synthetic_result": "tool_pairing",
+    "unsupported_part": "lower",
+    "thought_last": "merge_turns",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTrace:
     """One event, or one span of masked ones (``to_seq`` beyond ``from_seq``)."""
@@ -71,7 +80,11 @@ def explain(
     """Return what became of every event that was read, by seq; masked neighbours in one row."""
     outcome = _Outcome(
         blocks=_blocks(result.contents),
-        repaired=frozenset(repair.seq for repair in result.repairs),
+        repaired={
+            repair.seq: _PASS_OF_REPAIR[repair.rule]
+            for repair in reversed(result.repairs)
+            if repair.rule in _PASS_OF_REPAIR
+        },
         rewinds=_rewinds(events),
     )
     rows: list[EventTrace] = []
@@ -90,7 +103,8 @@ class _Outcome:
 
     #: By seq: the first content that holds the event, and whether it holds another one too.
     blocks: Mapping[int, tuple[int, bool]]
-    repaired: frozenset[int | None]
+    #: By seq: the first pass that repaired the event.
+    repaired: Mapping[int | None, str]
     #: ``(marker seq, first undone seq)``, newest first.
     rewinds: Sequence[tuple[int, int]]
 
@@ -113,7 +127,7 @@ def _row(event: Event, index: Index, trace: PassTrace, outcome: _Outcome) -> Eve
     elif changed_by == "narration":
         action = "narrated"
     elif event.seq in outcome.repaired:
-        action, changed_by = "repaired", "tool_pairing"
+        action, changed_by = "repaired", outcome.repaired[event.seq]
     return EventTrace(
         from_seq=event.seq,
         to_seq=event.seq,
