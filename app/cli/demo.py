@@ -21,7 +21,7 @@ from typing import Any, Final
 import httpx
 
 from app.cli.service_process import ServiceFailedError, running_service
-from app.cli.session_file import SessionFile, read_session
+from app.cli.session_file import SessionFile, append_all, read_session
 from app.cli.terminal import cut, styled, table, width
 from app.core.canonical import Json
 from app.core.contents import Part
@@ -72,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Play the demo; return 0 only if all of it worked."""
     try:
         session = _session(arguments)
+        # What the service would refuse is told before it is started.
+        append_all(session, agent=arguments.agent or DEFAULT_AGENT, count_tokens=len)
         print(styled("Foldline demo", "bold"), f"with {arguments.session or 'the bundled sample'}")
         print(styled("starting the service on a Postgres of its own ...", "dim"), flush=True)
         started_at = time.perf_counter()

@@ -53,13 +53,23 @@ def test_the_demo_plays_a_file_of_ones_own(tmp_path: Path) -> None:
     assert "12 openai_chat items became 12 events" in played.stdout
 
 
-def test_a_file_that_cannot_be_read_is_refused_before_anything_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "not valid JSON"),
+        ('{"messages": [{"role": "robot", "content": "hi"}]}', "/messages/0"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_before_anything_starts(
+    tmp_path: Path, text: str, told: str
+) -> None:
     path = tmp_path / "broken.json"
-    path.write_text("{", encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     played = run_demo(str(path))
     assert played.returncode == 2
-    assert "not valid JSON" in played.stderr
+    assert told in played.stderr
     assert "Traceback" not in played.stderr
+    assert played.stdout == ""
 
 
 def test_a_service_that_does_not_start_says_why() -> None:
