@@ -31,6 +31,8 @@ ROOT: Final = Reader(agent=AGENT)
 MASKED: Final = 20_000
 LIVE: Final = 40
 HEAD: Final = 2 * MASKED + 1 + LIVE
+#: Before Postgres 18 the rows of a scan that runs several times are its average, rounded.
+ROUNDING: Final = 3
 
 #: Copies an event into many seqs and a lane, as thousands of appends would have left them.
 FILL_EVENTS: LiteralString = """
@@ -162,7 +164,7 @@ async def test_live_read_looks_at_no_masked_event_and_no_hidden_lane(large: Larg
     )
 
     # The live events, the pinned one and the fold; not one row of the 40,000 beside them.
-    assert _rows(plan, "events", "calls") == LIVE + 2
+    assert _rows(plan, "events", "calls") == pytest.approx(LIVE + 2, abs=ROUNDING)
     assert _buffers(plan) < 150
 
 
@@ -174,7 +176,7 @@ async def test_live_read_looks_at_no_rewound_event(large: Large) -> None:
         database, live_read.READ_LIVE, key.uid, *live_read.reader_values(ROOT), DERIVED_VERSION
     )
 
-    assert _rows(plan, "events", "calls") == LIVE + 2 - 8
+    assert _rows(plan, "events", "calls") == pytest.approx(LIVE + 2 - 8, abs=ROUNDING)
 
 
 async def test_live_read_of_a_scope_finds_its_opening_call_at_once(large: Large) -> None:
@@ -196,7 +198,7 @@ async def test_facts_of_a_response_are_its_calls_only(large: Large) -> None:
     )
 
     # Each call is found by what names it, and looked at once more with its event's other calls.
-    assert _rows(plan, "calls", "answers") == 2 * 3 + 2
+    assert _rows(plan, "calls", "answers") == pytest.approx(2 * 3 + 2, abs=ROUNDING)
 
 
 async def test_facts_of_markers_are_what_they_name(large: Large) -> None:
