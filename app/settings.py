@@ -18,11 +18,12 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 PREFIX: Final = "FOLDLINE_"
 FILE_SUFFIX: Final = "_FILE"
-SECRET_FIELDS: Final = ("database_url", "admin_key")
+SECRET_FIELDS: Final = ("database_url", "admin_key", "summarizer_api_key")
 DATABASE_SCHEMES: Final = ("postgresql", "postgres", "postgresql+asyncpg")
 # Short keys can be guessed; 16 characters of hex are 64 bits.
 MIN_ADMIN_KEY_CHARACTERS: Final = 16
 
+SummarizerKind = Literal["extractive", "openai", "openai_responses", "anthropic", "gemini", "none"]
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -81,6 +82,24 @@ class Settings(BaseSettings):
         default=True,
         description="Add a user text where a provider refuses a request that ends in a reply.",
     )
+    summarizer: SummarizerKind = Field(
+        default="extractive",
+        description="What makes summaries where no policy says otherwise; `extractive` needs no "
+        "model.",
+    )
+    summarizer_url: str | None = Field(
+        default=None,
+        description="Where the model is, with its `/v1`. Not set: the provider's own address.",
+    )
+    summarizer_model: str | None = Field(
+        default=None, min_length=1, description="The model, where no policy names one."
+    )
+    summarizer_api_key: SecretStr | None = Field(
+        default=None, description="The provider's key. A local server often needs none."
+    )
+    summarizer_timeout_s: Annotated[float, Field(gt=0, le=3600)] = Field(
+        default=120.0, description="How long one summary may take, retries included."
+    )
     max_event_bytes: Positive = Field(
         default=1024 * 1024, description="Largest body of one event, in bytes."
     )
@@ -120,6 +139,31 @@ class Settings(BaseSettings):
         if value is not None and len(value.get_secret_value()) < MIN_ADMIN_KEY_CHARACTERS:
             raise ValueError(f"must have at least {MIN_ADMIN_KEY_CHARACTERS} characters")
         return value
+
+    @field_validator("summarizer_url")
+    @classmethod
+    def _is_http_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            parts = urlsplit(value)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must be a URL that starts with http:// or https://")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ValueError("must hold neither credentials nor a query; use SUMMARIZER_API_KEY")
+        return value
+
+    @model_validator(mode="after")
+    def _a_model_needs_its_settings(self) -> Self:
+        if self.summarizer in ("extractive", "none"):
+            return self
+        if self.summarizer_model is None:
+            raise ValueError(f"SUMMARIZER_MODEL: is needed with SUMMARIZER={self.summarizer}")
+        if self.summarizer_url is None and self.summarizer_api_key is None:
+            raise ValueError("SUMMARIZER_API_KEY: is needed without SUMMARIZER_URL")
+        return self
 
     @model_validator(mode="after")
     def _auth_is_on_off_loopback(self) -> Self:

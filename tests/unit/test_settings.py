@@ -191,3 +191,25 @@ def test_the_data_directory_follows_the_systems_habits(
     environ: dict[str, str], *, is_root: bool, expected: str
 ) -> None:
     assert default_data_dir(environ, is_root=is_root) == Path(expected)
+
+
+def test_a_summarizing_model_needs_its_name_and_a_key_or_an_address() -> None:
+    assert _problems({"FOLDLINE_SUMMARIZER": "openai"}) == {
+        "FOLDLINE_SUMMARIZER_MODEL": "is needed with SUMMARIZER=openai"
+    }
+    assert _problems({"FOLDLINE_SUMMARIZER": "gemini", "FOLDLINE_SUMMARIZER_MODEL": "m"}) == {
+        "FOLDLINE_SUMMARIZER_API_KEY": "is needed without SUMMARIZER_URL"
+    }
+    local = {
+        "FOLDLINE_SUMMARIZER": "openai",
+        "FOLDLINE_SUMMARIZER_MODEL": "m",
+        "FOLDLINE_SUMMARIZER_URL": "http://127.0.0.1:8000/v1",
+    }
+    assert load_settings(local).summarizer == "openai"
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "http://", "https://u:p@host/v1", "https://host/v1?key=k", "//h"]
+)
+def test_the_summarizers_address_is_a_plain_http_url(url: str) -> None:
+    assert set(_problems({"FOLDLINE_SUMMARIZER_URL": url})) == {"FOLDLINE_SUMMARIZER_URL"}
