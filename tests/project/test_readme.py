@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic_core import PydanticUndefined
 
 from app.api.errors import CODES, STATUSES, UnsupportedMediaTypeError, status_of
 from app.cli.__main__ import COMMANDS
@@ -57,29 +58,40 @@ def test_every_command_exists_and_the_quick_ones_run(words: list[str]) -> None:
     assert ran.stdout
 
 
+def _section(heading: str) -> str:
+    return TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
 def _table(heading: str) -> dict[str, list[str]]:
     """Return the rows of the table under a heading, by the code in the first cell."""
-    section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
+    lines = _section(heading).splitlines()
+    rows = [line.strip("|").split("|") for line in lines if line.startswith("| `")]
     return {row[0].strip().strip("`"): [cell.strip() for cell in row[1:]] for row in rows}
 
 
-def test_every_setting_is_documented_with_its_meaning() -> None:
-    documented = {name: cells[1] for name, cells in _table("Settings").items()}
-    assert documented == {
-        PREFIX + name.upper(): field.description for name, field in Settings.model_fields.items()
-    }
+def _default(name: str) -> str:
+    """Return a setting's default as the table shows it; what is not plain is told in words."""
+    value = Settings.model_fields[name].default
+    if value is None or value is PydanticUndefined:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def test_every_setting_is_documented_with_its_meaning(pytestconfig: pytest.Config) -> None:
+    told = {name: cells[0] for name, cells in _table("Settings").items()}
+    rows = []
+    for name, field in Settings.model_fields.items():
+        default = _default(name)
+        if default == "none":
+            default = told.get(PREFIX + name.upper(), default)
+        rows.append(f"| `{PREFIX}{name.upper()}` | {default} | {field.description} |")
+    shown = [line for line in _section("Settings").splitlines() if line.startswith("| `")]
+    if pytestconfig.getoption("--update-golden"):
+        README.write_text(TEXT.replace("\n".join(shown), "\n".join(rows)), encoding="utf-8")
+        return
+    assert shown == rows
     for name in SECRET_FIELDS:
         assert f"`{PREFIX}{name.upper()}_FILE`" in TEXT
-
-
-def test_plain_defaults_are_as_documented() -> None:
-    defaults = {name: cells[0] for name, cells in _table("Settings").items()}
-    for name, field in Settings.model_fields.items():
-        shown = defaults[PREFIX + name.upper()]
-        if shown.startswith("`") and name != "data_dir":
-            value = field.default
-            assert shown == f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _kinds(kind: type[errors.FoldlineError]) -> Iterator[type[errors.FoldlineError]]:
@@ -93,9 +105,11 @@ def test_every_error_code_is_documented_with_its_status() -> None:
     statuses: dict[str, set[str]] = {code: {str(status)} for status, code in CODES.items()}
     statuses["invalid_request"] = {"400", "422"}
     for kind in _kinds(errors.FoldlineError):
-        if kind is not UnsupportedMediaTypeError:
-            status = next(STATUSES[base] for base in kind.__mro__ if base in STATUSES)
-            statuses.setdefault(kind.code, set()).add(str(status))
+        base = next(base for base in kind.__mro__ if base in STATUSES)
+        is_answered = base is not errors.FoldlineError or kind is errors.FoldlineError
+        if kind is not UnsupportedMediaTypeError and (is_answered or kind.code != "internal"):
+            status = str(STATUSES[base]) if is_answered else "none"
+            statuses.setdefault(kind.code, set()).add(status)
     assert documented == statuses
 
 
@@ -120,6 +134,5 @@ def test_make_targets_that_the_text_names_exist(name: str) -> None:
 
 
 def test_the_map_names_what_is_there() -> None:
-    section = TEXT.partition("\n## Map of the code\n")[2].partition("\n## ")[0]
-    for name in re.findall(r"`((?:app|migrations|tests)[\w./]*)`", section):
+    for name in re.findall(r"`((?:app|migrations|tests)[\w./]*)`", _section("Map of the code")):
         assert Path(REPOSITORY / name).exists(), name
