@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.cli.service_process import ServiceFailedError, running_service
@@ -78,3 +79,18 @@ def test_a_service_that_does_not_start_says_why() -> None:
         running_service({"LOG_LEVEL": "shout"}),
     ):
         pass
+
+
+def test_the_command_and_the_service_give_the_same_request() -> None:
+    sample = Path(__file__).parents[2] / "app/cli/sample_session.json"
+    offline = subprocess.run(
+        [sys.executable, "-m", "app.cli", "compile", sample, "--json", "--agent", "support"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    body = {"events": json.loads(sample.read_text(encoding="utf-8"))["events"], "agent": "support"}
+    with running_service() as url:
+        answer = httpx.post(f"{url}/v1/compile", json=body)
+    text = answer.text.partition('"request":')[2]
+    assert text.startswith(offline.stdout.strip() + ",")
