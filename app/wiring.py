@@ -106,7 +106,7 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
         verify_compile=settings.verify_compile,
         min_seq_wait_ms=settings.min_seq_wait_ms,
     )
-    read_events = ReadEvents(database=database, log=log, sessions=sessions, preparer=preparer)
+    read_events = ReadEvents(database=database, log=log, preparer=preparer)
     return Services(
         authenticate=_authenticate(settings, database),
         create_key=CreateKey(database=database, keys=PgApiKeys()),
@@ -122,11 +122,7 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
         append_events=append_events,
         read_events=read_events,
         resume_invocation=ResumeInvocation(
-            database=database,
-            log=log,
-            sessions=sessions,
-            preparer=preparer,
-            read_events=read_events,
+            database=database, log=log, preparer=preparer, read_events=read_events
         ),
         rewind_session=RewindSession(append_marker=append_marker),
         pin_events=PinEvents(
@@ -136,9 +132,7 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
             append_marker=append_marker,
             default_policy=DEFAULT_POLICY,
         ),
-        fold_events=FoldEvents(
-            database=database, log=log, sessions=sessions, append_marker=append_marker
-        ),
+        fold_events=FoldEvents(database=database, log=log, append_marker=append_marker),
         compile_context=compile_context,
         compile_stateless=CompileStateless(
             preparer=preparer, compile_context=compile_context, clock=clock

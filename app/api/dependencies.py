@@ -1,10 +1,14 @@
-"""What routes may ask for: the caller, the session's key, conditions, idempotency, the services."""
+"""What routes may ask for: the caller, the session's key, conditions, idempotency, the services.
+
+All of them are coroutines: plain functions would each be run in a thread of their own.
+"""
 
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
+import structlog
 from fastapi import Depends, Header, Request
 
 from app.api.schemas.fields import MAX_SEQ, SessionId
@@ -19,7 +23,7 @@ _ETAG: Final = re.compile(r'(?:W/)?"(\d{1,19})"')
 MAX_IDEMPOTENCY_KEY_CHARACTERS: Final = 255
 
 
-def services(request: Request) -> Services:
+async def services(request: Request) -> Services:
     """Return the services of the application."""
     bundle: Services = request.app.state.services
     return bundle
@@ -33,7 +37,9 @@ async def principal(
 ) -> Principal:
     """Return who is asking."""
     scheme, _, key = (authorization or "").partition(" ")
-    return await bundle.authenticate(key.strip() if scheme.lower() == "bearer" else None)
+    caller = await bundle.authenticate(key.strip() if scheme.lower() == "bearer" else None)
+    structlog.contextvars.bind_contextvars(tenant_id=caller.tenant_id)
+    return caller
 
 
 Caller: TypeAlias = Annotated[Principal, Depends(principal)]
@@ -64,15 +70,16 @@ def key_of(caller: Principal, session_id: str) -> SessionKey:
     return SessionKey(caller.tenant_id, session_id, uid)
 
 
-def session_key(caller: Caller, sid: SessionId) -> SessionKey:
+async def session_key(caller: Caller, sid: SessionId) -> SessionKey:
     """Return the key of the session in the path."""
+    structlog.contextvars.bind_contextvars(session_id=sid)
     return key_of(caller, sid)
 
 
 SessionHere: TypeAlias = Annotated[SessionKey, Depends(session_key)]
 
 
-def if_match(value: Annotated[str | None, Header(alias="If-Match")] = None) -> int | None:
+async def if_match(value: Annotated[str | None, Header(alias="If-Match")] = None) -> int | None:
     """Return the head that the writer believes in."""
     if value is None or value.strip() == "*":
         return None
@@ -113,7 +120,7 @@ class IdempotencyHeader:
         )
 
 
-def idempotency(
+async def idempotency(
     request: Request,
     caller: Caller,
     key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,

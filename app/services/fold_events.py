@@ -25,7 +25,7 @@ from app.core.events import (
 )
 from app.core.index import FoldStatus, fold_statuses, resolve
 from app.core.ranges import Ranges, of_seqs, subtract, union
-from app.ports import Connection, Database, EventLog, SessionKey, Sessions
+from app.ports import Connection, Database, EventLog, SessionKey
 from app.services.append_events import AppendResult
 from app.services.append_marker import AppendMarker, NewMarker
 from app.services.idempotency import IdempotentRequest
@@ -87,12 +87,10 @@ class FoldEvents:
         *,
         database: Database,
         log: EventLog,
-        sessions: Sessions,
         append_marker: AppendMarker,
     ) -> None:
         self._database = database
         self._log = log
-        self._sessions = sessions
         self._append_marker = append_marker
 
     async def append_summary(self, summary: CallersSummary) -> tuple[FoldView, AppendResult]:
@@ -235,7 +233,7 @@ class FoldEvents:
         )
 
     async def _check_session(self, connection: Connection, key: SessionKey) -> None:
-        if await self._sessions.get(connection, key) is None:
+        if await self._log.find_session(connection, key) is None:
             raise SessionNotFoundError
 
 

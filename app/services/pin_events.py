@@ -10,7 +10,15 @@ from app.core.events import USER, Marker, Pin, PinRequest, UnpinRequest
 from app.core.index import Index, effective_markers
 from app.core.policy import effective_policy, pin_cap
 from app.core.ranges import contains
-from app.ports import Connection, Database, EventFilter, EventLog, SessionKey, SessionRow, Sessions
+from app.ports import (
+    Connection,
+    Database,
+    EventFilter,
+    EventLog,
+    LockedSession,
+    SessionKey,
+    Sessions,
+)
 from app.services.append_events import AppendStep
 from app.services.append_marker import AppendMarker, NewMarker
 from app.services.idempotency import IdempotentRequest
@@ -133,26 +141,28 @@ class PinEvents:
         async with self._database.connection() as connection:
             session = await self._session(connection, change.key)
             if change.first is not None:
-                seqs = await self._first(connection, session, change.first)
+                seqs = await self._first(connection, change.key, session.index, change.first)
             else:
-                seqs = await self._last_turn(connection, session)
+                seqs = await self._last_turn(connection, change.key, session.index)
         if not seqs:
             raise InvalidInputError("there is no such event to pin")
         return seqs
 
-    async def _first(self, connection: Connection, session: SessionRow, count: int) -> list[int]:
+    async def _first(
+        self, connection: Connection, key: SessionKey, index: Index, count: int
+    ) -> list[int]:
         wanted = EventFilter(status="live", kind=MESSAGE, limit=count)
-        found = await self._log.list_events(connection, session.key, wanted, session.index)
+        found = await self._log.list_events(connection, key, wanted, index)
         return [event.seq for event in found]
 
-    async def _last_turn(self, connection: Connection, session: SessionRow) -> list[int]:
+    async def _last_turn(self, connection: Connection, key: SessionKey, index: Index) -> list[int]:
         seqs: list[int] = []
         before_seq = None
         while True:
             wanted = EventFilter(
                 status="live", kind=MESSAGE, before_seq=before_seq, limit=PAGE, descending=True
             )
-            found = await self._log.list_events(connection, session.key, wanted, session.index)
+            found = await self._log.list_events(connection, key, wanted, index)
             for event in found:
                 seqs.append(event.seq)
                 if event.author == USER:
@@ -194,8 +204,8 @@ class PinEvents:
                 after_seq = found[-1].seq if len(found) == PAGE else end
         return pinned
 
-    async def _session(self, connection: Connection, key: SessionKey) -> SessionRow:
-        session = await self._sessions.get(connection, key)
+    async def _session(self, connection: Connection, key: SessionKey) -> LockedSession:
+        session = await self._log.find_session(connection, key)
         if session is None:
             raise SessionNotFoundError
         return session

@@ -15,10 +15,9 @@ from app.ports import (
     EventFilter,
     EventLog,
     EventStatus,
+    LockedSession,
     LoggedEvent,
     SessionKey,
-    SessionRow,
-    Sessions,
 )
 from app.services.prepare_events import NATIVE, EventPreparer
 
@@ -54,12 +53,10 @@ class ReadEvents:
         *,
         database: Database,
         log: EventLog,
-        sessions: Sessions,
         preparer: EventPreparer,
     ) -> None:
         self._database = database
         self._log = log
-        self._sessions = sessions
         self._preparer = preparer
 
     async def page(
@@ -73,7 +70,7 @@ class ReadEvents:
         """
         async with self._database.connection() as connection:
             session = await self._session(connection, key)
-            index = await self._index(connection, session, as_of_seq)
+            index = await self._index(connection, key, session, as_of_seq)
             if as_of_seq is not None:
                 before_seq = min(wanted.before_seq or as_of_seq + 1, as_of_seq + 1)
                 wanted = replace(wanted, before_seq=before_seq)
@@ -126,14 +123,18 @@ class ReadEvents:
             event = await self._log.get_event(connection, key, str(seq_or_id))
         return event
 
-    async def _session(self, connection: Connection, key: SessionKey) -> SessionRow:
-        session = await self._sessions.get(connection, key)
+    async def _session(self, connection: Connection, key: SessionKey) -> LockedSession:
+        session = await self._log.find_session(connection, key)
         if session is None:
             raise SessionNotFoundError
         return session
 
     async def _index(
-        self, connection: Connection, session: SessionRow, as_of_seq: int | None
+        self,
+        connection: Connection,
+        key: SessionKey,
+        session: LockedSession,
+        as_of_seq: int | None,
     ) -> Index:
         if as_of_seq is None:
             return session.index
@@ -141,7 +142,7 @@ class ReadEvents:
             raise InvalidInputError(
                 f"the head is at {session.head_seq}", pointer="/query/as_of_seq"
             )
-        return resolve(await self._log.markers(connection, session.key, as_of_seq))
+        return resolve(await self._log.markers(connection, key, as_of_seq))
 
     def view(self, event: LoggedEvent, index: Index) -> EventView:
         """Return a stored event with its status."""

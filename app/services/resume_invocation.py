@@ -7,6 +7,7 @@ from typing import Final
 from app.core.canonical import Json
 from app.core.errors import NotFoundError, SessionNotFoundError
 from app.core.final_response import is_final_response
+from app.core.index import Index
 from app.core.json_text import parse_json
 from app.core.ranges import contains
 from app.core.resolve import Needs
@@ -19,8 +20,6 @@ from app.ports import (
     LockedSession,
     LoggedEvent,
     SessionKey,
-    SessionRow,
-    Sessions,
 )
 from app.services.prepare_events import EventPreparer
 from app.services.read_events import EventView, ReadEvents
@@ -65,13 +64,11 @@ class ResumeInvocation:
         *,
         database: Database,
         log: EventLog,
-        sessions: Sessions,
         preparer: EventPreparer,
         read_events: ReadEvents,
     ) -> None:
         self._database = database
         self._log = log
-        self._sessions = sessions
         self._preparer = preparer
         self._read_events = read_events
 
@@ -82,15 +79,15 @@ class ResumeInvocation:
             NotFoundError: no event has this invocation id.
         """
         async with self._database.connection() as connection:
-            session = await self._sessions.get(connection, key)
+            session = await self._log.find_session(connection, key)
             if session is None:
                 raise SessionNotFoundError
-            logged = await self._events(connection, session, invocation_id)
+            logged = await self._events(connection, key, session.index, invocation_id)
             if not logged:
                 raise NotFoundError(f"no event has the invocation id {invocation_id!r}")
             bodies = [self._stored(each) for each in logged]
-            open_calls = await self._open_calls(connection, session, bodies)
-            is_followed = await self._is_followed(connection, session, logged)
+            open_calls = await self._open_calls(connection, key, session, bodies)
+            is_followed = await self._is_followed(connection, key, session.index, logged)
         ended = any(stored.parsed.completes_invocation for stored in bodies)
         return InvocationView(
             invocation_id=invocation_id,
@@ -101,13 +98,13 @@ class ResumeInvocation:
         )
 
     async def _events(
-        self, connection: Connection, session: SessionRow, invocation_id: str
+        self, connection: Connection, key: SessionKey, index: Index, invocation_id: str
     ) -> list[LoggedEvent]:
         events: list[LoggedEvent] = []
         after_seq = 0
         while True:
             wanted = EventFilter(invocation_id=invocation_id, after_seq=after_seq, limit=PAGE)
-            found = await self._log.list_events(connection, session.key, wanted, session.index)
+            found = await self._log.list_events(connection, key, wanted, index)
             events.extend(found)
             if len(found) < PAGE:
                 return events
@@ -125,7 +122,8 @@ class ResumeInvocation:
     async def _open_calls(
         self,
         connection: Connection,
-        session: SessionRow,
+        key: SessionKey,
+        session: LockedSession,
         bodies: Sequence["_Stored"],
     ) -> tuple[OpenCall, ...]:
         """Return the calls without a result, wherever in the log a result may stand."""
@@ -141,7 +139,7 @@ class ResumeInvocation:
             call_ids=frozenset(call.call_id for call in calls if call.call_id),
             call_names=frozenset(call.name for call in calls if not call.call_id),
         )
-        facts = await self._log.load_facts(connection, session.key, _as_locked(session), needs)
+        facts = await self._log.load_facts(connection, key, session, needs)
         answered = {
             (known.seq, known.id, known.name)
             for same_id in facts.calls_by_id.values()
@@ -151,35 +149,28 @@ class ResumeInvocation:
         return tuple(call for call in calls if (call.seq, call.call_id, call.name) not in answered)
 
     async def _is_followed(
-        self, connection: Connection, session: SessionRow, logged: Sequence[LoggedEvent]
+        self,
+        connection: Connection,
+        key: SessionKey,
+        index: Index,
+        logged: Sequence[LoggedEvent],
     ) -> bool:
         """Tell whether an event of a later invocation has arrived."""
         first, earlier = logged[0], {logged[0].invocation_id, ""}
         after_seq = first.seq
         while True:
             wanted = EventFilter(after_seq=after_seq, limit=PAGE, kind=MESSAGE)
-            found = await self._log.list_events(connection, session.key, wanted, session.index)
+            found = await self._log.list_events(connection, key, wanted, index)
             for event in found:
                 if event.invocation_id in earlier:
                     continue
                 earlier.add(event.invocation_id)
-                seqs = await self._log.event_seqs(connection, session.key, event.invocation_id)
+                seqs = await self._log.event_seqs(connection, key, event.invocation_id)
                 if seqs[0] > first.seq:
                     return True
             if len(found) < PAGE:
                 return False
             after_seq = found[-1].seq
-
-
-def _as_locked(session: SessionRow) -> LockedSession:
-    return LockedSession(
-        incarnation=session.incarnation,
-        app_name=session.app_name,
-        user_id=session.user_id,
-        head_seq=session.head_seq,
-        index=session.index,
-        policy=session.policy,
-    )
 
 
 def _has_final_response(bodies: Sequence[_Stored]) -> bool:

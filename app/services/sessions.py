@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from app.core.canonical import Json
 from app.core.errors import (
@@ -28,6 +28,9 @@ from app.ports import (
 from app.services import idempotency
 from app.services.append_marker import AppendMarker, NewMarker
 from app.services.idempotency import IdempotentRequest
+
+#: Raw keys of an app, and of a user of it.
+_SharedState: TypeAlias = tuple[Mapping[str, Json], Mapping[str, Json]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,8 @@ class ManageSessions:
     async def list_sessions(self, wanted: SessionFilter) -> Sequence[SessionView]:
         """Return sessions in the order of their last change; at most ``limit``."""
         async with self._database.connection() as connection:
+            # Sessions of one user share the state of app and user.
+            shared: dict[tuple[str, str], _SharedState] = {}
             rows = await self._sessions.list(
                 connection,
                 wanted.tenant_id,
@@ -181,7 +186,7 @@ class ManageSessions:
                 limit=wanted.limit,
                 descending=wanted.descending,
             )
-            return [await self._merged(connection, row) for row in rows]
+            return [await self._merged(connection, row, shared) for row in rows]
 
     async def fork(self, fork: Fork) -> SessionView:
         """Make a session of another's first events.
@@ -202,7 +207,7 @@ class ManageSessions:
         return SessionView(view.row, view.state, is_new=True, is_replayed=kept is not None)
 
     async def _fork(self, connection: Connection, fork: Fork) -> None:
-        session = await self._log.lock_session(connection, fork.key)
+        session = await self._log.find_session(connection, fork.key)
         if session is None:
             raise SessionNotFoundError
         at_seq = session.head_seq if fork.at_seq is None else fork.at_seq
@@ -223,10 +228,23 @@ class ManageSessions:
     async def _view(self, connection: Connection, key: SessionKey) -> SessionView:
         return await self._merged(connection, await self._row(connection, key))
 
-    async def _merged(self, connection: Connection, row: SessionRow) -> SessionView:
-        tenant_id = row.key.tenant_id
-        app = await self._sessions.state(connection, tenant_id, row.app_name)
-        user = await self._sessions.state(connection, tenant_id, row.app_name, row.user_id)
+    async def _merged(
+        self,
+        connection: Connection,
+        row: SessionRow,
+        shared: dict[tuple[str, str], _SharedState] | None = None,
+    ) -> SessionView:
+        owner = (row.app_name, row.user_id)
+        found = (shared or {}).get(owner)
+        if found is None:
+            tenant_id = row.key.tenant_id
+            found = (
+                await self._sessions.state(connection, tenant_id, row.app_name),
+                await self._sessions.state(connection, tenant_id, row.app_name, row.user_id),
+            )
+        if shared is not None:
+            shared[owner] = found
+        app, user = found
         return SessionView(row, merge_state(row.state, app=app, user=user))
 
 
