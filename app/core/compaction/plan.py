@@ -530,7 +530,7 @@ def _plan_rolling(search: _Search, end: int) -> Plan | None:
     """Fold what is older than what is kept, going on from the last summary."""
     for start, stop in search.view.segments(end):
         for cut in _size_cuts(search, stop):
-            seeds = _last_fold(search.view, (start, cut))
+            seeds = _seeds(search, (start, cut))
             plan = _plan_seeded(search, (start, cut), seeds, is_enough=_frees_enough(search))
             if plan is not None:
                 return plan
@@ -549,10 +549,15 @@ def _size_cuts(search: _Search, end: int) -> Iterator[int]:
     yield from search.cuts(end)
 
 
-def _last_fold(view: PlanView, span: Range) -> tuple[ShownFold, ...]:
-    """Return the newest fold that lies in the span."""
-    within = [shown for shown in view.folds if shown.is_within(span)]
-    return (max(within, key=lambda shown: shown.seq),) if within else ()
+def _seeds(search: _Search, span: Range) -> Sequence[ShownFold]:
+    """Return the folds that a rolling fold goes on from.
+
+    With intervals beside it that is the newest, as in ADK; their levels take the others together.
+    """
+    within = [shown for shown in search.view.folds if shown.is_within(span)]
+    if search.policy.strategy == "both" and within:
+        return [max(within, key=lambda shown: shown.seq)]
+    return within
 
 
 def _plan_seeded(
