@@ -1,12 +1,12 @@
 """A log taken through the pipeline up to one pass, in memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from app.core.compile.inputs import CompileInput, CompileOptions, Report
+from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult, Report
 from app.core.compile.lower import lower
 from app.core.compile.pipeline import CONTENT_PASSES, EVENT_PASSES, Pass
-from app.core.contents import Contents
+from app.core.contents import Contents, Segment
 from app.core.events import Events
 from app.core.lanes import Reader
 from app.core.printing import content_line, print_events
@@ -44,6 +44,22 @@ class Passed:
     def pending(self) -> list[tuple[str | None, int]]:
         """Id and seq of each call that may still be answered."""
         return [(call.call_id, call.seq) for call in self.report.pending]
+
+
+def turns_of(result: CompileResult) -> list[str]:
+    """Return what is sent as lines: roles, seqs and parts, nothing about where they belong."""
+    return [
+        content_line(
+            replace(
+                rendered.content,
+                parts=tuple(
+                    replace(placed, segment=Segment.HISTORY) for placed in rendered.content.parts
+                ),
+                ends_prefix=False,
+            )
+        )
+        for rendered in result.rendered
+    ]
 
 
 def inputs_of(
