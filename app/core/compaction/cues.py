@@ -126,6 +126,10 @@ _COPULA: Final = any_of(
     r"|stands for|means)\b|[=:]",
     r"是|为|叫|在|位于|使用|等于|属于|有|负责|：",
 )
+_POINTING: Final = any_of(
+    r"\b(?:it|its|them|they|their|this|that|these|those|he|she|him|her|both|neither)\b",
+    r"[它其此]|这个|那个|这些|那些|他们?|她们?|该",
+)
 _CODE_LIKE: Final = re.compile(
     r"[{};]\s*$|^\s*(?:def|class|import|from|const|let|var|return|if|for|fn|func"
     r"|public)\b.*[:;{(]|=>|</|\|\s*\|"
@@ -196,6 +200,11 @@ def is_emphatic(text: str) -> bool:
 def tells_of_something(text: str) -> bool:
     """Tell whether the statement says what something is, or has, or is called."""
     return _COPULA.search(text) is not None
+
+
+def points_back(text: str) -> bool:
+    """Tell whether the statement may need the one before it to be understood."""
+    return _POINTING.search(text) is not None
 
 
 def is_code_like(text: str) -> bool:

@@ -34,6 +34,7 @@ from app.core.compaction.cues import (
     is_strong_rule,
     is_update,
     label_of,
+    points_back,
     tells_of_something,
 )
 from app.core.compaction.ledger import (
@@ -81,6 +82,9 @@ MAX_READ_CHARACTERS: Final = 24_000
 #: New lines beside those carried may always take this part of the ledger.
 NEW_SHARE: Final = 0.3
 
+#: Statements of one line are joined up to this length.
+MAX_JOINED_CHARACTERS: Final = 320
+
 _ROLE_SCORE: Final = {Speaker.USER: 2.0, Speaker.AGENT: 0.5, Speaker.TOOL: 0.0}
 _LEAST_SCORE: Final = {Speaker.USER: 3.0, Speaker.AGENT: 2.5, Speaker.TOOL: 2.0}
 _CLASS_SCORE: Final = {
@@ -98,6 +102,8 @@ _MAX_EXACT_SCORE: Final = 3.0
 _ECHO_WORDS: Final = 0.7
 #: An update takes the place of the line that is most about the same, from this likeness on.
 _SUPERSEDED_WORDS: Final = 0.45
+#: "## Open questions" and its line break.
+HEADING_TOKENS: Final = 5
 #: Said so often in one span, it is a formula.
 _FORMULA: Final = 3
 
@@ -159,9 +165,8 @@ def extract_section(
     known = list(joined_lines(carried.ledger))
     fresh = [one for one in candidates if one.line not in set(known)]
     known, fresh = _without_superseded(known, fresh)
-    room = budget.tokens - count(HEADER)
-    ledger = _fill(known, fresh, room=room, most=budget.most_tokens - count(HEADER), count=count)
-    left = room - sum(count(line_text(line)) + 1 for line in ledger)
+    ledger = _fill(known, fresh, budget, count)
+    left = budget.tokens - count(HEADER) - sum(_cost(line, count) for line in ledger)
     return SectionText(ledger, fit_story((*carried.story, *_story(events)), left, count))
 
 
@@ -196,26 +201,19 @@ def _candidates(events: Events, summary: str | None) -> list[Candidate]:
     sayings = [_Saying.of(one) for event in events for one in said(event)]
     if summary:
         sayings.insert(0, _Saying(Speaker.AGENT, "summary", (), _read(summary)))
-    total = max(1, len(sayings))
+    answered = _answered(sayings)
     for number, saying in enumerate(sayings):
-        is_answered = any(later.speaker is not saying.speaker for later in _after(sayings, number))
-        heading: LedgerClass | None = None
-        for statement in statements(saying.text):
-            if statement.starts_line:
-                heading = label_of(statement.text)[1]
-            candidate = _candidate(saying, statement, heading, is_answered=is_answered)
-            if candidate is None:
-                continue
-            times[candidate.text.casefold()] += 1
-            key = (candidate.line.kind, candidate.line.text.casefold())
+        # Up to half a point for being new, so that of equals the newer comes first.
+        newness = 0.5 * number / len(sayings)
+        for draft in _drafts(saying, is_answered=answered[number]):
+            one = _candidate(saying, draft, newness)
+            key = (one.line.kind, one.line.text.casefold())
+            times[one.text.casefold()] += 1
             known = found.get(key)
             if known is not None:
-                seqs = union((*known.line.seqs, *candidate.line.seqs))
-                found[key] = replace(known, line=replace(known.line, seqs=seqs))
-            else:
-                # Up to half a point for being new, so that of equals the newer comes first.
-                newness = 0.5 * number / total
-                found[key] = replace(candidate, score=candidate.score + newness)
+                seqs = union((*known.line.seqs, *one.line.seqs))
+                one = replace(one, line=replace(known.line, seqs=seqs))
+            found[key] = one
     return _without_echoes(
         replace(one, score=one.score - (1.5 if times[one.text.casefold()] >= _FORMULA else 0.0))
         for one in found.values()
@@ -240,20 +238,72 @@ def _read(text: str) -> str:
     return f"{text[: MAX_READ_CHARACTERS * 3 // 4]}\n{text[-MAX_READ_CHARACTERS // 4 :]}"
 
 
-def _after(sayings: Sequence[_Saying], number: int) -> Iterator[_Saying]:
-    """Yield what people and agents, not tools, said later."""
-    for later in sayings[number + 1 :]:
-        if later.speaker is not Speaker.TOOL:
-            yield later
+def _answered(sayings: Sequence[_Saying]) -> list[bool]:
+    """Tell of each saying whether the other side, people or agents, spoke after it."""
+    later: set[Speaker] = set()
+    answered = []
+    for saying in reversed(sayings):
+        answered.append(bool(later - {saying.speaker}))
+        if saying.speaker is not Speaker.TOOL:
+            later.add(saying.speaker)
+    return answered[::-1]
 
 
-def _candidate(
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """Statements of one line that belong together."""
+
+    kind: LedgerClass
+    text: str
+    #: Without the label that its heading repeats.
+    told: str
+    score: float
+
+    def and_then(self, other: "_Draft") -> "_Draft":
+        kind = max(self.kind, other.kind, key=_CLASS_SCORE.__getitem__)
+        return _Draft(
+            kind,
+            f"{self.text} {other.text}",
+            f"{self.told} {other.told}",
+            max(self.score, other.score),
+        )
+
+
+def _drafts(saying: _Saying, *, is_answered: bool) -> Iterator[_Draft]:
+    """Yield what the ledger may take of a saying.
+
+    "The cap is $5. Never exceed it." is one line: a statement that points back, or is of the same
+    kind, stays with the one before it.
+    """
+    heading: LedgerClass | None = None
+    held: _Draft | None = None
+    for statement in statements(saying.text):
+        if statement.starts_line:
+            heading = label_of(statement.text)[1]
+        draft = _draft(saying, statement, heading, is_answered=is_answered)
+        if held is not None and draft is not None and _belongs(held, draft, statement):
+            held = held.and_then(draft)
+            continue
+        if held is not None:
+            yield held
+        held = draft
+    if held is not None:
+        yield held
+
+
+def _belongs(held: _Draft, draft: _Draft, statement: Statement) -> bool:
+    if statement.starts_line or len(held.told) + len(draft.told) > MAX_JOINED_CHARACTERS:
+        return False
+    return held.kind is draft.kind or points_back(draft.text)
+
+
+def _draft(
     saying: _Saying,
     statement: Statement,
     heading: LedgerClass | None,
     *,
     is_answered: bool,
-) -> Candidate | None:
+) -> _Draft | None:
     """Return what the ledger may take of a statement, None for nothing.
 
     Args:
@@ -264,18 +314,22 @@ def _candidate(
     kind = _kind(saying, text, heading) if is_prose else None
     if kind is LedgerClass.QUESTION and is_answered and not is_open_question(text):
         return None
+    label, labelled = label_of(text)
     score = _ROLE_SCORE[speaker] + _shape_score(text)
     score += _CLASS_SCORE[kind] if kind is not None else 0.0
-    score += 1.5 if heading is not None else 0.5 if label_of(text)[0] else 0.0
+    score += 1.5 if heading is not None else 0.5 if label else 0.0
     score += (1.0 if is_emphatic(text) else 0.0) if is_prose else -1.0
     if score < _LEAST_SCORE[speaker]:
         return None
-    label, labelled = label_of(text)
     told = text.removeprefix(label).strip() if labelled is not None else text
-    if speaker is not Speaker.USER:
-        told = quoted_text(saying.name, told)
-    line = LedgerLine(kind or LedgerClass.FACT, told, saying.seqs)
-    return Candidate(line, score, text, speaker)
+    return _Draft(kind or LedgerClass.FACT, text, told, score)
+
+
+def _candidate(saying: _Saying, draft: _Draft, newness: float) -> Candidate:
+    is_user = saying.speaker is Speaker.USER
+    told = draft.told if is_user else quoted_text(saying.name, draft.told)
+    line = LedgerLine(draft.kind, told, saying.seqs)
+    return Candidate(line, draft.score + newness, draft.text, saying.speaker)
 
 
 def _kind(saying: _Saying, text: str, heading: LedgerClass | None) -> LedgerClass | None:
@@ -399,44 +453,51 @@ def _value_words(text: str) -> frozenset[str]:
 
 
 def _fill(
-    known: Sequence[LedgerLine],
-    fresh: Sequence[Candidate],
-    *,
-    room: int,
-    most: int,
-    count: CountTokens,
+    known: Sequence[LedgerLine], fresh: Sequence[Candidate], budget: Budget, count: CountTokens
 ) -> tuple[LedgerLine, ...]:
-    rules = [one for one in known if one.kind is LedgerClass.RULE]
-    rules += [one.line for one in fresh if one.line.kind is LedgerClass.RULE]
-    rule_tokens = sum(count(line_text(line)) + 1 for line in rules)
-    # What rules take beyond their share is not taken from the rest as long as it may grow.
-    cap = min(most, max(room, rule_tokens + room // 4))
+    header = count(HEADER)
+    lines = [*known, *(one.line for one in fresh)]
+    rules = sum(_cost(line, count) for line in lines if line.kind is LedgerClass.RULE)
+    most = budget.most_tokens - header
+    # What the user said with weight may take more than the share; the rest gets what is left of it.
+    cap = min(most, max(budget.tokens - header, rules) + (most - budget.tokens + header) // 2)
     rest = [one for one in fresh if one.line.kind is not LedgerClass.RULE]
-    chosen = _chosen(known, rest, cap - rule_tokens, count)
-    order = {one.line: number for number, one in enumerate(fresh)}
-    new = sorted(
-        [one.line for one in fresh if one.line.kind is LedgerClass.RULE] + chosen,
-        key=order.__getitem__,
-    )
+    chosen = _chosen(known, rest, cap - rules, cap - (budget.tokens - header), count)
+    new = [one.line for one in fresh if one.line.kind is LedgerClass.RULE or one.line in chosen]
     return cap_ledger((*known, *new), cap, count)
 
 
 def _chosen(
-    known: Sequence[LedgerLine], rest: Sequence[Candidate], room: int, count: CountTokens
-) -> list[LedgerLine]:
-    """Return the best candidates that fit beside the carried lines."""
-    carried = sum(count(line_text(line)) + 1 for line in known if line.kind is not LedgerClass.RULE)
+    known: Sequence[LedgerLine],
+    rest: Sequence[Candidate],
+    room: int,
+    stretch: int,
+    count: CountTokens,
+) -> set[LedgerLine]:
+    """Return the best candidates that fit beside the carried lines.
+
+    Args:
+        room: without the rules.
+        stretch: how much of the room is for weighty statements of the user only.
+    """
+    carried = sum(_cost(line, count) for line in known if line.kind is not LedgerClass.RULE)
     left = max(room - carried, int(room * NEW_SHARE))
-    story = int(room * STORY_SHARE)
-    chosen: list[LedgerLine] = []
-    # Headings that the lines may still need.
-    left -= 4 * len({one.line.kind for one in rest} - {line.kind for line in known})
+    light = stretch + int(room * STORY_SHARE)
+    chosen: set[LedgerLine] = set()
+    kinds = {line.kind for line in known}
     for one in sorted(rest, key=lambda one: -one.score):
-        cost = count(line_text(one.line)) + 1
-        if cost <= left - (0 if one.score >= _WEIGHTY else story):
-            chosen.append(one.line)
+        cost = _cost(one.line, count)
+        cost += 0 if one.line.kind in kinds else HEADING_TOKENS
+        is_weighty = one.score >= _WEIGHTY and one.speaker is Speaker.USER
+        if cost <= left - (0 if is_weighty else light):
+            chosen.add(one.line)
+            kinds.add(one.line.kind)
             left -= cost
     return chosen
+
+
+def _cost(line: LedgerLine, count: CountTokens) -> int:
+    return count(line_text(line)) + 1
 
 
 # The story

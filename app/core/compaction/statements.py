@@ -69,7 +69,7 @@ _EXACT: Final = re.compile(
 )
 _NAME: Final = re.compile(r"(?<=[^\s.!?:。！？：] )[A-Z][a-z]+(?: [A-Z][a-z]+)*")
 
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|(?<=[。！？；])")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[。！？])")
 #: A full stop after these ends no sentence.
 _ABBREVIATION: Final = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|approx|[A-Z])\.)$")
 _BULLET: Final = re.compile(r"^\s*(?:[-*+•·>]+|\d{1,3}[.)、]|[（(]\d{1,3}[)）]|#{1,6})\s*(?=\S)")
