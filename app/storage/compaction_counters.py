@@ -71,20 +71,32 @@ _INVOCATIONS: Final[LiteralString] = """
         wanted.invocation_id, begun.seq AS first_seq, l.isolation_scope, l.branch,
         EXISTS (
             SELECT
-            FROM events AS e
-            JOIN calls AS c ON c.session_uid = e.session_uid AND c.seq = e.seq
-            WHERE
-                e.session_uid = $1
-                AND (e.invocation_id, e.seq) >= (wanted.invocation_id, begun.seq)
-                AND (e.invocation_id, e.seq) <= (wanted.invocation_id, 9223372036854775807)
-                AND NOT EXISTS (
-                    SELECT
-                    FROM answers AS a
-                    WHERE
-                        a.session_uid = $1
-                        AND a.call_seq = c.seq
-                        AND a.call_part = c.part_index
-                )
+            FROM (
+                SELECT e.seq
+                FROM events AS e
+                WHERE
+                    e.session_uid = $1
+                    AND (e.invocation_id, e.seq) >= (wanted.invocation_id, begun.seq)
+                    AND (e.invocation_id, e.seq) <= (wanted.invocation_id, 9223372036854775807)
+                ORDER BY e.invocation_id, e.seq
+                OFFSET 0
+            ) AS own
+            CROSS JOIN LATERAL (
+                SELECT c.seq, c.part_index
+                FROM calls AS c
+                WHERE c.session_uid = $1 AND c.seq = own.seq
+                OFFSET 0
+            ) AS asked
+            LEFT JOIN LATERAL (
+                SELECT true AS is_answered
+                FROM answers AS a
+                WHERE
+                    a.session_uid = $1
+                    AND a.call_seq = asked.seq
+                    AND a.call_part = asked.part_index
+                LIMIT 1
+            ) AS answer ON true
+            WHERE answer.is_answered IS NULL
         ) AS has_open_calls
     FROM unnest($2::text[]) AS wanted (invocation_id)
     CROSS JOIN LATERAL (
