@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from app.core.canonical import Json
-from app.core.compaction.facts import PlanFacts, plan_facts_of
+from app.core.compaction.facts import PlanFacts, facts_known
 from app.core.compaction.plan import Nothing, Plan, RangeRequest, plan_compaction, plan_next
 from app.core.compaction.policy import CompactionPolicy, Moment
 from app.core.contents import Part, Text
@@ -45,7 +45,7 @@ class Session:
 
     def facts(self, **known: object) -> PlanFacts:
         """Return what the planner knows."""
-        return replace(plan_facts_of(self.log), **known)  # type: ignore[arg-type]
+        return replace(facts_known(self._resolver, self._events), **known)  # type: ignore[arg-type]
 
     def plan(
         self,

@@ -105,18 +105,23 @@ def plan_facts_of(log: Log, *, projected_tokens: int | None = None) -> PlanFacts
     resolver = Resolver(Facts())
     for event in log.events:
         resolver.add(event)
+    return replace(facts_known(resolver, log.events), projected_tokens=projected_tokens)
+
+
+def facts_known(resolver: Resolver, events: Iterable[Event]) -> PlanFacts:
+    """Return the facts of a whole log of which the resolver saw every event."""
     facts = resolver.facts
-    ordinary = [event for event in log.events if event.marker is None]
+    events = tuple(events)
+    ordinary = [event for event in events if event.marker is None]
     return PlanFacts(
         head_seq=facts.head_seq,
         events=[plan_event(event) for event in ordinary],
-        markers=[(event.seq, event.marker) for event in log.events if event.marker is not None],
+        markers=[(event.seq, event.marker) for event in events if event.marker is not None],
         waiting=frozenset(resolver.waiting(facts.calls_by_seq)),
         closed_call_ids=closed_calls(resolver, (event.lane for event in ordinary)),
         first_seqs={
             event.invocation_id: event.seq for event in reversed(ordinary) if event.invocation_id
         },
-        projected_tokens=projected_tokens,
     )
 
 

@@ -162,9 +162,33 @@ def plan_compaction(
             be folded again.
     """
     is_asked = is_asked or moment == "range"
-    if moment not in (*policy.moments, "range") and not is_asked:
+    view = PlanView(facts, policy, is_asked=is_asked)
+    return _plan_at(view, moment, wanted=wanted, is_asked=is_asked)
+
+
+def plan_next(facts: PlanFacts, policy: CompactionPolicy) -> Plan | Nothing:
+    """Return the next fold of any moment of the policy, or why the first moment has none."""
+    nothing: Nothing | None = None
+    view = PlanView(facts, policy)
+    for moment in policy.moments:
+        found = _plan_at(view, moment)
+        if isinstance(found, Plan):
+            return found
+        nothing = nothing or found
+    return nothing or Nothing("nothing_due", f"strategy {policy.strategy} folds nothing")
+
+
+def _plan_at(
+    view: PlanView,
+    moment: Moment,
+    *,
+    wanted: RangeRequest | None = None,
+    is_asked: bool = False,
+) -> Plan | Nothing:
+    policy = view.policy
+    if moment not in policy.moments and not is_asked:
         return Nothing("nothing_due", f"strategy {policy.strategy} has no moment {moment!r}")
-    search = _Search(PlanView(facts, policy, is_asked=is_asked), moment, is_asked=is_asked)
+    search = _Search(view, moment, is_asked=is_asked)
     match moment:
         case "interval":
             return _plan_interval(search)
@@ -174,17 +198,6 @@ def plan_compaction(
             return _plan_fanout(search)
         case "range":
             return _plan_range(search, wanted or RangeRequest())
-
-
-def plan_next(facts: PlanFacts, policy: CompactionPolicy) -> Plan | Nothing:
-    """Return the next fold of any moment of the policy, or why the first moment has none."""
-    nothing: Nothing | None = None
-    for moment in policy.moments:
-        found = plan_compaction(facts, policy, moment=moment)
-        if isinstance(found, Plan):
-            return found
-        nothing = nothing or found
-    return nothing or Nothing("nothing_due", f"strategy {policy.strategy} folds nothing")
 
 
 class _Search:
