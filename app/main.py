@@ -1,7 +1,7 @@
 """create_app(): assembles the HTTP application, nothing else."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from fastapi import FastAPI
@@ -13,8 +13,9 @@ from app.api.middleware import Compression, RequestContext
 from app.api.openapi import use_own_document
 from app.api.routes import compactions, events, health, sessions
 from app.api.routes import compile as compiling
+from app.jobs.worker import running
 from app.settings import Settings
-from app.wiring import build
+from app.wiring import build_parts
 
 ROUTERS: Final = (
     health.router,
@@ -34,8 +35,16 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with build(settings) as services:
-            app.state.services = services
+        async with AsyncExitStack() as stack:
+            parts = await stack.enter_async_context(build_parts(settings))
+            app.state.services = parts.services
+            if settings.worker == "embedded":
+                worker = running(
+                    parts.worker,
+                    grace_s=settings.shutdown_grace_s,
+                    is_draining=lambda: bool(app.state.draining),
+                )
+                await stack.enter_async_context(worker)
             yield
 
     app = FastAPI(

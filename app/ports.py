@@ -5,7 +5,7 @@ the block; the store never commits. ``Connection`` is opaque here: only the stor
 is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +14,8 @@ from uuid import UUID
 
 from app.core.canonical import Json
 from app.core.compaction.due import Counters
+from app.core.compaction.facts import PlanFacts
+from app.core.compaction.policy import CompactionPolicy
 from app.core.events import Event, Marker
 from app.core.index import Index
 from app.core.invocations import InvocationFacts
@@ -175,6 +177,9 @@ class Database(Protocol):
 
     def transaction(self) -> AbstractAsyncContextManager[Connection]:
         """One transaction: committed when the block is left, rolled back on an error."""
+
+    def snapshot(self) -> AbstractAsyncContextManager[Connection]:
+        """A transaction for reading, whose statements all see the same moment."""
 
     def connection(self) -> AbstractAsyncContextManager[Connection]:
         """A connection for single read statements."""
@@ -452,9 +457,41 @@ class CompactionCounters(Protocol):
         """
 
     async def settle(
-        self, connection: Connection, key: SessionKey, *, invocations: int, tokens_tried: int
+        self, connection: Connection, key: SessionKey, *, invocations_new: int, tokens_tried: int
     ) -> None:
-        """Note what a planner found: at most so many new invocations, and what was refused."""
+        """Set what a planner found; the caller holds the session's lock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRead:
+    """What a compaction starts from, all of one moment."""
+
+    session: LockedSession
+    standing: CompactionStanding
+    facts: PlanFacts
+    #: The bodies of the facts' events, by seq.
+    events: Mapping[int, Event]
+
+
+class CompactionReads(Protocol):
+    """Reads a log for the planner and the summarizer."""
+
+    async def read(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        choose: Callable[[CompactionStanding], CompactionPolicy],
+        *,
+        projected_tokens: int | None = None,
+    ) -> CompactionRead | None:
+        """Read a session; None if there is none.
+
+        Args:
+            connection: of a snapshot.
+            key: the session's.
+            choose: returns the policy of a session, which decides what has to be read.
+            projected_tokens: of a whole request, where one was compiled.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,27 @@
 A name with our prefix that no setting has stops the start: a misspelt setting is worse than none.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from app.core.canonical import Json
+from app.core.errors import InvalidInputError
+from app.core.policy import validate_policy
 
 PREFIX: Final = "FOLDLINE_"
 FILE_SUFFIX: Final = "_FILE"
@@ -23,7 +35,17 @@ DATABASE_SCHEMES: Final = ("postgresql", "postgres", "postgresql+asyncpg")
 # Short keys can be guessed; 16 characters of hex are 64 bits.
 MIN_ADMIN_KEY_CHARACTERS: Final = 16
 
+
+def _from_json(value: object) -> object:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError("must be JSON") from error
+
+
 SummarizerKind = Literal["extractive", "openai", "openai_responses", "anthropic", "gemini", "none"]
+# From the environment it comes as text.
+JsonObject = Annotated[dict[str, Any], BeforeValidator(_from_json)]
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -81,6 +103,25 @@ class Settings(BaseSettings):
     tail_nudge: bool = Field(
         default=True,
         description="Add a user text where a provider refuses a request that ends in a reply.",
+    )
+    worker: Literal["embedded", "off"] = Field(
+        default="embedded",
+        description="Whether `serve` does background jobs too; `foldline worker` does them apart.",
+    )
+    worker_jobs: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=4, description="Background jobs that a worker does at a time."
+    )
+    tenant_jobs: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=8, description="Background jobs at a time for one tenant, over all workers."
+    )
+    job_lease_s: Annotated[float, Field(ge=1, le=3600)] = Field(
+        default=30.0,
+        description="After so long without a sign of its worker, a job is given to another.",
+    )
+    default_policy: JsonObject | None = Field(
+        default=None,
+        description="Policy of sessions and apps without one, as JSON. Not set: `auto`, by the "
+        "summarizer of the settings.",
     )
     summarizer: SummarizerKind = Field(
         default="extractive",
@@ -164,6 +205,16 @@ class Settings(BaseSettings):
         if self.summarizer_url is None and self.summarizer_api_key is None:
             raise ValueError("SUMMARIZER_API_KEY: is needed without SUMMARIZER_URL")
         return self
+
+    @field_validator("default_policy")
+    @classmethod
+    def _is_policy(cls, value: dict[str, Json] | None) -> dict[str, Json] | None:
+        try:
+            if value is not None:
+                validate_policy(value)
+        except InvalidInputError as error:
+            raise ValueError(f"{error.pointer}: {error.detail}") from error
+        return value
 
     @model_validator(mode="after")
     def _auth_is_on_off_loopback(self) -> Self:
@@ -294,6 +345,8 @@ def _shown(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        return json.dumps(value)
     return str(value)
 
 

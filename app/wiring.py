@@ -1,11 +1,19 @@
 """The composition root: builds the stores, the providers and the services from the settings."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
-from app.core.policy import DEFAULT_POLICY
+import httpx
+
+from app.core.canonical import Json
+from app.core.policy import DEFAULT_POLICY, effective_policy
 from app.formats import CONVERTERS
+from app.jobs.registry import handlers
+from app.jobs.worker import Worker, WorkerLimits
+from app.ports import SummaryProvider
 from app.providers.clock import SystemClock
+from app.providers.summarizers import summary_providers
 from app.providers.tokenizer import Tokenizer
 from app.services.app_policies import ManageApps
 from app.services.append_events import AppendEvents
@@ -13,6 +21,7 @@ from app.services.append_marker import AppendMarker
 from app.services.authenticate import Authenticate, CreateKey
 from app.services.bundle import Services
 from app.services.check_health import CheckHealth
+from app.services.compact_session import CompactSession
 from app.services.compare_compiles import CompareCompiles
 from app.services.compile_context import CompileContext
 from app.services.compile_stateless import CompileStateless
@@ -34,13 +43,40 @@ from app.storage.event_log import PgEventLog
 from app.storage.idempotency import PgIdempotencyKeys
 from app.storage.jobs import PgJobQueue
 from app.storage.migrate import current_revision, head_revision
+from app.storage.plan_facts import PgCompactionReads
 from app.storage.pool import create_engine
 from app.storage.sessions import PgSessions
 
 
+@dataclass(slots=True)
+class _WakeUp:
+    """Tells the worker of this process that there is work, once there is one."""
+
+    worker: Worker | None = field(default=None)
+
+    def __call__(self) -> None:
+        if self.worker is not None:
+            self.worker.wake()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a process may run: the services of the edges, and a worker that is not running yet."""
+
+    services: Services
+    worker: Worker
+
+
 @asynccontextmanager
 async def build(settings: Settings) -> AsyncIterator[Services]:
-    """Give the services; connections are opened when they are first needed, and closed at the end.
+    """Give the services alone; as :func:`build_parts`."""
+    async with build_parts(settings) as parts:
+        yield parts.services
+
+
+@asynccontextmanager
+async def build_parts(settings: Settings) -> AsyncIterator[Parts]:
+    """Give what runs; connections are opened when they are first needed, and closed at the end.
 
     Args:
         settings: with the URL of a migrated database.
@@ -56,12 +92,15 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         pooler=settings.db_pooler,
     )
     try:
-        yield _services(settings, PgDatabase(engine))
+        async with httpx.AsyncClient() as client:
+            yield _parts(settings, PgDatabase(engine), _providers(settings, client))
     finally:
         await engine.dispose()
 
 
-def _services(settings: Settings, database: PgDatabase) -> Services:
+def _parts(
+    settings: Settings, database: PgDatabase, providers: Mapping[str, SummaryProvider]
+) -> Parts:
     clock = SystemClock()
     tokens = Tokenizer()
     preparer = EventPreparer(
@@ -75,12 +114,15 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
     log = PgEventLog(preparer.derive)
     sessions = PgSessions()
     keys = PgIdempotencyKeys()
+    jobs, counters = PgJobQueue(), PgCompactionCounters()
+    default_policy = _default_policy(settings)
+    wake_up = _WakeUp()
     schedule = ScheduleCompaction(
         database=database,
-        jobs=PgJobQueue(),
-        counters=PgCompactionCounters(),
-        default_policy=DEFAULT_POLICY,
-        wake=lambda: None,
+        jobs=jobs,
+        counters=counters,
+        default_policy=default_policy,
+        wake=wake_up,
     )
     append_events = AppendEvents(
         database=database,
@@ -107,7 +149,28 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
         min_seq_wait_ms=settings.min_seq_wait_ms,
     )
     read_events = ReadEvents(database=database, log=log, preparer=preparer)
-    return Services(
+    compact_session = CompactSession(
+        database=database,
+        reads=PgCompactionReads(log, preparer.derive),
+        log=log,
+        jobs=jobs,
+        counters=counters,
+        append_marker=append_marker,
+        schedule=schedule,
+        providers=providers,
+        tokens=tokens,
+    )
+    wake_up.worker = Worker(
+        database=database,
+        queue=jobs,
+        handlers=handlers(compact_session),
+        limits=WorkerLimits(
+            jobs=settings.worker_jobs,
+            per_tenant=settings.tenant_jobs,
+            lease_s=settings.job_lease_s,
+        ),
+    )
+    services = Services(
         authenticate=_authenticate(settings, database),
         create_key=CreateKey(database=database, keys=PgApiKeys()),
         check_health=_check_health(database),
@@ -118,7 +181,7 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
             keys=keys,
             append_marker=append_marker,
         ),
-        apps=ManageApps(database=database, sessions=sessions, default_policy=DEFAULT_POLICY),
+        apps=ManageApps(database=database, sessions=sessions, default_policy=default_policy),
         append_events=append_events,
         read_events=read_events,
         resume_invocation=ResumeInvocation(
@@ -130,7 +193,7 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
             log=log,
             sessions=sessions,
             append_marker=append_marker,
-            default_policy=DEFAULT_POLICY,
+            default_policy=default_policy,
         ),
         fold_events=FoldEvents(database=database, log=log, append_marker=append_marker),
         compile_context=compile_context,
@@ -141,6 +204,24 @@ def _services(settings: Settings, database: PgDatabase) -> Services:
             database=database, log=log, compile_context=compile_context
         ),
         count_tokens=CountTokens(tokens=tokens, method=tokens.method, converters=CONVERTERS),
+    )
+    return Parts(services, wake_up.worker)
+
+
+def _default_policy(settings: Settings) -> dict[str, Json]:
+    by_settings: dict[str, Json] = {"summarizer": {"kind": settings.summarizer}}
+    return effective_policy(settings.default_policy, by_settings, DEFAULT_POLICY)
+
+
+def _providers(settings: Settings, client: httpx.AsyncClient) -> Mapping[str, SummaryProvider]:
+    api_key = settings.summarizer_api_key
+    return summary_providers(
+        client,
+        kind=settings.summarizer,
+        url=settings.summarizer_url,
+        model=settings.summarizer_model,
+        api_key=None if api_key is None else api_key.get_secret_value(),
+        timeout_s=settings.summarizer_timeout_s,
     )
 
 

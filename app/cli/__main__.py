@@ -18,6 +18,7 @@ from app.settings import SettingsError
 #: Name of the command and of its module, and what it does.
 COMMANDS: Final = {
     "serve": "run the HTTP service",
+    "worker": "do background jobs, apart from the service",
     "migrate": "bring the database's schema to the newest revision",
     "config": "check the settings",
     "keys": "make keys for callers",

@@ -8,6 +8,7 @@ events before it (its seq, owners, place, the ranges of a marker) is added at ap
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from app.core.canonical import Json
 from app.core.contents import (
     FunctionCall,
     FunctionResponse,
@@ -83,6 +84,8 @@ class SectionRequest:
     #: The rest of the lane, where the planner names it; None: as for an event appended now.
     tool_names: tuple[str, ...] | None = None
     node_path: str = ""
+    #: The summary's ledger as it is answered; for the record.
+    ledger: Json = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,8 @@ class FoldRequest:
     seqs: Ranges | None = None
     level: int = 1
     is_staged: bool = False
+    #: How it came about; for the record.
+    details: Json = None
 
 
 @dataclass(frozen=True, slots=True)

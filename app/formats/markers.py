@@ -48,8 +48,10 @@ _COMPACTION = Shape(
 )
 _EXCLUDED = Shape("an excluded event", "invocation_id", "timestamp")
 _REWIND = Shape("a rewind", "to_seq")
-_FOLD = Shape("a fold", "from_seq", "to_seq", "sections", "seqs", "level", "is_staged")
-_SECTION = Shape("a section", "isolation_scope", "branch", "tool_names", "node_path", "content")
+_FOLD = Shape("a fold", "from_seq", "to_seq", "sections", "seqs", "level", "is_staged", "details")
+_SECTION = Shape(
+    "a section", "isolation_scope", "branch", "tool_names", "node_path", "content", "ledger"
+)
 _SEQS = Shape("a pin", "seqs")
 _TARGET = Shape("an undo or activation", "target_seq")
 
@@ -146,6 +148,7 @@ def _fold(actions: Fields, key: str) -> MarkerRequest:
         seqs=_ranges(fields, "seqs") if "seqs" in fields else None,
         level=fields.seq("level") or 1,
         is_staged=fields.flag("is_staged"),
+        details=fields.value("details"),
     )
 
 
@@ -158,6 +161,7 @@ def _section(value: Json, pointer: str, notes: Notes) -> SectionRequest:
         parts=content.parts,
         tool_names=_tool_names(fields) if "tool_names" in fields else None,
         node_path=fields.identifier("node_path", max_bytes=MAX_PATH_BYTES) or "",
+        ledger=fields.value("ledger"),
     )
 
 
@@ -303,6 +307,8 @@ def _fold_body(request: FoldRequest) -> Json:
     }
     if request.seqs is not None:
         body["seqs"] = [[start, end] for start, end in request.seqs]
+    if request.details is not None:
+        body["details"] = request.details
     return body
 
 
@@ -316,4 +322,6 @@ def _section_body(section: SectionRequest) -> Json:
         body["tool_names"] = list(section.tool_names)
     if section.node_path:
         body["node_path"] = section.node_path
+    if section.ledger is not None:
+        body["ledger"] = section.ledger
     return body

@@ -16,7 +16,7 @@ import structlog
 
 from app.core.canonical import Json
 from app.core.compaction.due import due_moment
-from app.core.compaction.policy import CompactionPolicy
+from app.core.compaction.policy import CompactionPolicy, SummarizerPolicy
 from app.core.errors import StorageError
 from app.core.events import Event
 from app.core.final_response import is_final_response
@@ -33,9 +33,8 @@ from app.ports import (
     NewJob,
     SessionKey,
 )
+from app.services.compaction_jobs import COMPACT, Asked
 
-#: The kind of the jobs that follow a policy.
-COMPACT: Final = "compact"
 #: How often a wait for a job looks again: quickly at first, since an extractive summary is quick.
 FIRST_POLL_S: Final = 0.01
 LONGEST_POLL_S: Final = 0.2
@@ -134,17 +133,6 @@ class ScheduleCompaction:
             self.wake()
         return scheduled
 
-    async def again(
-        self,
-        connection: Connection,
-        key: SessionKey,
-        incarnation: UUID,
-        payload: Mapping[str, Json],
-    ) -> UUID:
-        """Leave a job that looks for more after a fold, in the transaction that folded."""
-        job = NewJob(key=key, incarnation=incarnation, kind=COMPACT, payload=payload)
-        return await self._jobs.enqueue(connection, job)
-
     async def _schedule(
         self,
         connection: Connection,
@@ -152,14 +140,13 @@ class ScheduleCompaction:
         standing: CompactionStanding,
         projected_tokens: int = 0,
     ) -> Scheduled:
-        policy = CompactionPolicy.of(self.policy_of(standing.policy, standing.app_policy))
+        effective = self.policy_of(standing.policy, standing.app_policy)
+        policy = CompactionPolicy.of(effective)
         moment = due_moment(policy, standing.counters, projected_tokens=projected_tokens)
-        if moment is None:
+        if moment is None or SummarizerPolicy.of(effective).kind == "none":
             return NOT_DUE
-        payload: dict[str, Json] = {"reason": moment}
-        if projected_tokens:
-            payload["projected_tokens"] = projected_tokens
-        job = NewJob(key=key, incarnation=standing.incarnation, kind=COMPACT, payload=payload)
+        asked = Asked(reason=moment, projected_tokens=projected_tokens or None)
+        job = NewJob(key=key, incarnation=standing.incarnation, kind=COMPACT, payload=asked.payload)
         job_id = await self._jobs.enqueue(connection, job)
         return Scheduled(is_due=True, reason=moment, job_id=str(job_id))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from app.core.compaction.extractive import (
+    MAX_SECTION_TOKENS,
     Budget,
     carried_section,
     extract_section,
@@ -44,6 +45,8 @@ MAX_ATTEMPTS: Final = 2
 #: Answers may be this much longer than the section that is made of them: the rest is cut by code.
 ANSWER_SLACK: Final = 1.5
 MIN_ANSWER_TOKENS: Final = 512
+#: What sections that become one may take, as a part of what they took apart.
+MERGED_SHARE: Final = 0.5
 #: Below this many characters the picking takes a few milliseconds; above, it runs beside the loop.
 MAX_CHARACTERS_ON_LOOP: Final = 16_384
 
@@ -61,7 +64,8 @@ async def summarize_events(
     """Return the section of these events.
 
     Args:
-        events: of one lane, oldest first, with their tokens.
+        events: of one lane, oldest first, with their tokens. None where only earlier sections
+            are made into one.
         seed: the text of the section that this one supersedes.
         lane: whose section it is.
         policy: which summarizer, and its limits.
@@ -73,14 +77,14 @@ async def summarize_events(
         SummaryRefusedError: nothing shorter can stand for the events; the range stays as it is.
     """
     assert all(event.lane == lane for event in events)
-    if not any(event.parts or event.input_transcription for event in events):
+    if not seed and not any(event.parts or event.input_transcription for event in events):
         raise SummaryRefusedError("there is nothing to read", reason="nothing_to_summarize")
     covered = sum(sum(event.part_tokens) for event in events)
     seed_tokens = counter.count(seed) if seed else 0
     job = _Job(
         policy=policy,
         count=counter.count,
-        budget=section_budget(covered, seed_tokens, policy.max_output_tokens),
+        budget=_budget(covered, seed_tokens, policy.max_output_tokens),
         deadline=deadline,
     )
     summary = await _summarize(job, events, seed, provider)
@@ -94,6 +98,14 @@ async def summarize_events(
     return summary
 
 
+def _budget(covered: int, seed_tokens: int, max_output_tokens: int | None) -> Budget:
+    if covered or max_output_tokens is not None:
+        return section_budget(covered, seed_tokens, max_output_tokens)
+    tokens = min(MAX_SECTION_TOKENS, int(seed_tokens * MERGED_SHARE))
+    # Rules may take all that makes it smaller at all.
+    return Budget(tokens=tokens, most_tokens=max(tokens, min(MAX_SECTION_TOKENS, seed_tokens - 1)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     policy: SummarizerPolicy
@@ -105,7 +117,8 @@ class _Job:
 async def _summarize(
     job: _Job, events: Events, seed: str | None, provider: SummaryProvider | None
 ) -> SectionSummary:
-    if job.policy.kind == "extractive":
+    if job.policy.kind == "extractive" or not events:
+        # Lines that are carried already need no model to carry them on.
         return await _by_code(job, events, seed)
     if provider is None:
         return replace(await _by_code(job, events, seed), fallback_reason="not_configured")

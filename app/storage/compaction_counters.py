@@ -59,9 +59,14 @@ class PgCompactionCounters:
         await fetch(connection, _RECOUNT, key.uid, section_tokens)
 
     async def settle(
-        self, connection: AsyncConnection, key: SessionKey, *, invocations: int, tokens_tried: int
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        *,
+        invocations_new: int,
+        tokens_tried: int,
     ) -> None:
-        await fetch(connection, _SETTLE, key.uid, invocations, tokens_tried)
+        await fetch(connection, _SETTLE, key.uid, invocations_new, tokens_tried)
 
 
 # Calls are looked for along the invocation's own events. The bounds by (invocation, seq) leave the
@@ -171,7 +176,7 @@ _RECOUNT: Final[LiteralString] = (
 
 _SETTLE: Final[LiteralString] = """
     UPDATE sessions
-    SET invocations_new = least(invocations_new, $2), tokens_tried = $3
+    SET invocations_new = $2, tokens_tried = $3
     WHERE session_uid = $1
 """
 

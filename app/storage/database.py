@@ -7,7 +7,7 @@ from typing import Any, LiteralString, Protocol
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.storage.pool import driver_connection
-from app.storage.transaction import single_statement, transaction
+from app.storage.transaction import single_statement, snapshot, transaction
 
 
 class Row(Protocol):
@@ -25,6 +25,10 @@ class PgDatabase:
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """One transaction: committed when the block is left, rolled back on an error."""
         return transaction(self._engine)
+
+    def snapshot(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A transaction for reading, whose statements all see the same moment."""
+        return snapshot(self._engine)
 
     def connection(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A connection on which every statement stands for itself."""

@@ -26,6 +26,20 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 
 @asynccontextmanager
+async def snapshot(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Open a transaction whose statements all see the same moment; for reading only.
+
+    Raises:
+        StorageError: as `storage_errors`.
+    """
+    with storage_errors():
+        async with engine.connect() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ")
+            async with connection.begin():
+                yield connection
+
+
+@asynccontextmanager
 async def single_statement(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """Open a connection on which every statement is a transaction of its own.
 

@@ -24,6 +24,8 @@ def settings_for(url: str, **changes: Any) -> Settings:
     values: dict[str, Any] = {
         "database_url": SecretStr(url),
         "db_pool_size": 5,
+        # What is not wanted is nobody's work: a test that needs a worker says so.
+        "worker": "off",
         "admin_key": SecretStr(ADMIN_KEY),
     }
     return Settings.model_validate(values | changes)

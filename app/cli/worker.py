@@ -1,0 +1,59 @@
+"""`foldline worker`: does background jobs, apart from the HTTP service.
+
+On SIGTERM it claims nothing more, finishes what it can within the grace, gives the rest back and
+exits 0; a second signal ends it at once.
+"""
+
+import argparse
+import asyncio
+import signal
+from typing import Final
+
+import structlog
+from pydantic import SecretStr
+
+from app.cli.database import running_database
+from app.observability.logging import configure_logging
+from app.settings import Settings, load_settings
+from app.storage.migrate import migrate
+from app.wiring import build_parts
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+log = structlog.get_logger(__name__)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Take no arguments: everything is a setting."""
+    del parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Work until told to stop."""
+    del arguments
+    settings = load_settings()
+    configure_logging(level=settings.log_level, line_format=settings.log_format)
+    with running_database(settings) as url:
+        if settings.migrates_on_start:
+            asyncio.run(migrate(url))
+        asyncio.run(_work(settings.model_copy(update={"database_url": SecretStr(url)})))
+    return 0
+
+
+async def _work(settings: Settings) -> None:
+    stop = asyncio.Event()
+    async with build_parts(settings) as parts:
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            for each in SIGNALS:
+                loop.remove_signal_handler(each)
+            log.info("draining_started")
+            stop.set()
+            parts.worker.wake()
+
+        for each in SIGNALS:
+            loop.add_signal_handler(each, end)
+        log.info("worker_started")
+        await parts.worker.run(stop, grace_s=settings.shutdown_grace_s)
+    log.info("worker_stopped")
