@@ -312,7 +312,7 @@ async def test_a_reader_s_compile_shows_only_what_it_may_see(api: Api) -> None:
         ({"agent": ""}, "/agent"),
         ({"agent": "a\0"}, "/agent"),
         ({"tools": [1]}, "/tools/0"),
-        ({"instruction": {"dynamc": "x"}}, "/instruction/dynamc"),
+        ({"instruction": {"fixed": "x"}}, "/instruction/fixed"),
         ({"as_of_seq": -1}, "/as_of_seq"),
         ({"as_of_seq": 2**80}, "/as_of_seq"),
         ({"explain": "yes"}, "/explain"),
