@@ -316,7 +316,7 @@ async def test_a_reader_s_compile_shows_only_what_it_may_see(api: Api) -> None:
         ({"as_of_seq": -1}, "/as_of_seq"),
         ({"as_of_seq": 2**80}, "/as_of_seq"),
         ({"explain": "yes"}, "/explain"),
-        ({"budget": {}}, "/budget"),
+        ({"nonsense": {}}, "/nonsense"),
         ({"user_content": {"parts": [{"txt": "x"}]}}, "/user_content/parts/0/txt"),
     ],
 )
