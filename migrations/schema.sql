@@ -212,7 +212,7 @@ CREATE TABLE audit_log (
 CREATE INDEX sessions_tenant_updated_idx ON sessions (tenant_id, updated_at, session_id);
 CREATE INDEX session_details_expires_idx ON session_details (expires_at)
 WHERE expires_at IS NOT NULL;
-CREATE INDEX events_lane_idx ON events (session_uid, lane, seq);
+CREATE INDEX events_lane_idx ON events (session_uid, lane, (- seq));
 CREATE INDEX events_invocation_idx ON events (session_uid, invocation_id, seq);
 CREATE INDEX events_marker_idx ON events (session_uid, seq) WHERE marker IS NOT NULL;
 CREATE INDEX events_state_delta_idx ON events (session_uid, seq)

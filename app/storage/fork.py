@@ -196,9 +196,11 @@ _COPY_LANES: Final[LiteralString] = """
         $2, l.lane, l.isolation_scope, l.branch, l.tool_names, l.node_path, l.first_seq,
         coalesce(
             (
-                SELECT max(e.seq)
+                SELECT e.seq
                 FROM events AS e
                 WHERE e.session_uid = $2 AND e.lane = l.lane AND e.marker IS NULL
+                ORDER BY -e.seq
+                LIMIT 1
             ),
             0
         ),

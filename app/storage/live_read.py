@@ -2,7 +2,7 @@
 
 The live read is one statement, so that head, index, state and events are of one moment. Its cost
 follows the live events of the lanes that the reader sees: a range scan for each visible lane and
-live range that overlap, on the index ``(session_uid, lane, seq)``. Nothing of the masked history
+live range that overlap, on the index ``(session_uid, lane, -seq)``. Nothing of the masked history
 and of other lanes is looked at; a test counts the rows.
 """
 
@@ -118,7 +118,9 @@ _OPENING: Final[LiteralString] = """
 # joins the whole session and filters. And an order leaves it one index, the one that gives it (see
 # `enable_sort` in pool.py): where it believes that a session has one event, it takes any index that
 # begins with `session_uid` for as good. Hence two bounds where one column is looked up, since an
-# equality makes its order void, and a comparison of rows where two are.
+# equality makes its order void, and a comparison of rows where two are. Ranges within a lane go by
+# -seq: by seq they would be ordered by the primary key as well, and a comparison of rows does not
+# end a scan at its second column before Postgres 18.
 _READ: Final[LiteralString] = (
     """
     visible AS MATERIALIZED (
@@ -144,9 +146,10 @@ _READ: Final[LiteralString] = (
             FROM events AS e
             WHERE
                 e.session_uid = $1
-                AND (e.lane, e.seq) >= (v.lane, lower(span))
-                AND (e.lane, e.seq) < (v.lane, coalesce(upper(span), 9223372036854775807))
-            ORDER BY e.lane, e.seq
+                AND e.lane = v.lane
+                AND -e.seq <= -lower(span)
+                AND -e.seq > -coalesce(upper(span), 9223372036854775807)
+            ORDER BY -e.seq
             OFFSET 0
         ) AS e
     ),

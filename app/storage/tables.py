@@ -197,7 +197,8 @@ events: Final = Table(
     PrimaryKeyConstraint("session_uid", "seq", name="events_pkey"),
     UniqueConstraint("session_uid", "id", name="events_id_key"),
     CheckConstraint("seq >= 1", name="events_seq_check"),
-    Index("events_lane_idx", "session_uid", "lane", "seq"),
+    # By -seq, an order that the primary key does not give: see live_read.py.
+    Index("events_lane_idx", "session_uid", "lane", text("(- seq)")),
     Index("events_invocation_idx", "session_uid", "invocation_id", "seq"),
     Index("events_marker_idx", "session_uid", "seq", postgresql_where=text("marker IS NOT NULL")),
     Index(

@@ -28,7 +28,7 @@ from tests.log_driver import append, new_session
 pytestmark = pytest.mark.commits
 
 ROOT: Final = Reader(agent=AGENT)
-MASKED: Final = 20_000
+MASKED: Final = 5_000
 LIVE: Final = 40
 HEAD: Final = 2 * MASKED + 1 + LIVE
 #: Before Postgres 18 the rows of a scan that runs several times are its average, rounded.
@@ -163,7 +163,7 @@ async def test_live_read_looks_at_no_masked_event_and_no_hidden_lane(large: Larg
         database, live_read.READ_LIVE, key.uid, *live_read.reader_values(ROOT), DERIVED_VERSION
     )
 
-    # The live events, the pinned one and the fold; not one row of the 40,000 beside them.
+    # The live events, the pinned one and the fold; not one row of the thousands beside them.
     assert _rows(plan, "events", "calls") == pytest.approx(LIVE + 2, abs=ROUNDING)
     assert _buffers(plan) < 150
 
