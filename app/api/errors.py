@@ -33,6 +33,7 @@ STATUSES: Final[Mapping[type[errors.FoldlineError], int]] = {
     errors.UnauthenticatedError: 401,
     errors.ForbiddenError: 403,
     errors.TooLargeError: 413,
+    errors.BudgetExceededError: 422,
     errors.PipelineError: 422,
     errors.StorageUnavailableError: 503,
     errors.FoldlineError: 500,

@@ -9,6 +9,7 @@
                                     NotYetVisibleError
       AccessError                   UnauthenticatedError, ForbiddenError
       TooLargeError
+      BudgetExceededError
       PipelineError                 InvariantViolatedError
       StorageError                  StorageUnavailableError
       ProviderError                 ProviderTimeoutError, ProviderUnavailableError,
@@ -188,6 +189,37 @@ class TooLargeError(FoldlineError):
 
     def members(self) -> Mapping[str, object]:
         return {"limit_name": self.limit_name, "limit": self.limit}
+
+
+class BudgetExceededError(FoldlineError):
+    """What may not be cut exceeds the token budget."""
+
+    code = "over_budget"
+
+    def __init__(
+        self,
+        *,
+        budget_tokens: int,
+        required_tokens: int,
+        segment: str,
+        by_segment: Mapping[str, int],
+    ) -> None:
+        tokens = by_segment.get(segment, 0)
+        most = f"{segment} alone takes {tokens}" if tokens > budget_tokens else f"most by {segment}"
+        super().__init__(f"{required_tokens} tokens are needed, {budget_tokens} allowed: {most}")
+        self.budget_tokens = budget_tokens
+        self.required_tokens = required_tokens
+        #: The largest segment.
+        self.segment = segment
+        self.by_segment = by_segment
+
+    def members(self) -> Mapping[str, object]:
+        return {
+            "required_tokens": self.required_tokens,
+            "budget_tokens": self.budget_tokens,
+            "segment": self.segment,
+            "by_segment": dict(self.by_segment),
+        }
 
 
 class PipelineError(FoldlineError):

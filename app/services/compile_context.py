@@ -20,7 +20,14 @@ import structlog
 from app.core.canonical import Json, canonical_json
 from app.core.compile.adk.opening import find_opening_args
 from app.core.compile.breaks import Break, find_break, fingerprint_before, newest_reply
-from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult, Format
+from app.core.compile.inputs import (
+    BudgetAction,
+    CompileInput,
+    CompileOptions,
+    CompileResult,
+    Format,
+)
+from app.core.compile.instruction import system_text
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.render import after
 from app.core.compile.trace import EventTrace, PassTrace, explain
@@ -33,8 +40,8 @@ from app.core.errors import (
     SessionNotFoundError,
     StorageError,
 )
-from app.core.events import Events, Fold, Marker, Undo
-from app.core.index import Index, resolve
+from app.core.events import Activation, Events, Fold, Marker, Undo
+from app.core.index import Index, fold_statuses, resolve
 from app.core.ranges import FOREVER
 from app.core.resolve import Log
 from app.core.tokens import part_tokens
@@ -68,6 +75,8 @@ class CompileRequest:
     as_of_seq: int | None = None
     min_seq: int | None = None
     base_fingerprint: str | None = None
+    #: Most tokens that the request may take; None: no limit.
+    budget_tokens: int | None = None
     #: Digest of the inputs of an earlier compile.
     inputs: str | None = None
     wants_explain: bool = False
@@ -98,6 +107,8 @@ class Compiled:
     #: Parts of the base that need not be sent again; 0 without one that holds.
     base_count: int
     tokens: Tokens
+    #: What the request was allowed to take; None: no limit.
+    budget_tokens: int | None
     inputs_digest: str
     found_break: Break | None
     timing_ms: Mapping[str, float]
@@ -205,6 +216,10 @@ class CompileContext:
             observer.lap("load")
             inputs = self._compile_input(request, read, state)
             result = run_pipeline(read.events, inputs, observer)
+            if result.budget_actions:
+                read, inputs, result = await self._with_staged(
+                    connection, read, inputs=inputs, result=result
+                )
             observer.lap("render")
             found_break = await self._break(connection, request, read, inputs=inputs, result=result)
             await self._keep_inputs(connection, read, state)
@@ -238,6 +253,7 @@ class CompileContext:
             state=used,
             opening_args=find_opening_args(events.events, request.options.reader.isolation_scope),
         )
+        inputs = self._budgeted(inputs, request)
         result = run_pipeline(events.events, inputs, observer)
         observer.lap("render")
         found_break = self._stateless_break(events, inputs, result)
@@ -325,7 +341,7 @@ class CompileContext:
     def _compile_input(
         self, request: CompileRequest, read: LogRead, state: Mapping[str, Json]
     ) -> CompileInput:
-        return CompileInput(
+        inputs = CompileInput(
             options=self._options(request),
             format=request.format,
             index=read.index,
@@ -333,6 +349,45 @@ class CompileContext:
             state=state,
             opening_args=read.opening_args,
         )
+        return self._budgeted(inputs, request)
+
+    def _budgeted(self, inputs: CompileInput, request: CompileRequest) -> CompileInput:
+        """Return the inputs with the budget, and what the request takes before any contents."""
+        if request.budget_tokens is None:
+            return inputs
+        system = system_text(inputs.options, inputs.state)
+        tools = request.format.render_tools(inputs.options.tools) if inputs.options.tools else ""
+        return replace(
+            inputs,
+            budget_tokens=request.budget_tokens,
+            system_tokens=self._count(system) if system else 0,
+            tools_tokens=self._count(tools) if tools else 0,
+        )
+
+    async def _with_staged(
+        self,
+        connection: Connection,
+        read: LogRead,
+        *,
+        inputs: CompileInput,
+        result: CompileResult,
+    ) -> tuple[LogRead, CompileInput, CompileResult]:
+        """Use staged folds, in this answer alone, before anything is cut."""
+        markers = await self._log.markers(connection, read.key, inputs.compiled_seq)
+        statuses = fold_statuses(markers)
+        staged = [seq for seq, status in statuses.items() if status == "staged"]
+        if not staged:
+            return read, inputs, result
+        activations = [(FOREVER + number, Activation(seq)) for number, seq in enumerate(staged)]
+        reader = inputs.options.reader
+        full = await self._log.read_all(connection, read.key, inputs.compiled_seq, reader=reader)
+        if full is None:
+            return read, inputs, result
+        read = replace(full, index=resolve([*markers, *activations]), head_seq=read.head_seq)
+        inputs = replace(inputs, index=read.index)
+        folded = run_pipeline(read.events, inputs)
+        used = tuple(BudgetAction("staged_fold", seq, 0) for seq in staged)
+        return read, inputs, replace(folded, budget_actions=(*used, *folded.budget_actions))
 
     async def _break(
         self,
@@ -427,6 +482,7 @@ class CompileContext:
             compiled_seq=inputs.compiled_seq,
             base_count=base_count or 0,
             tokens=tokens,
+            budget_tokens=request.budget_tokens,
             inputs_digest=_digest(state.text),
             found_break=None,
             timing_ms=observer.timing_ms,

@@ -89,6 +89,7 @@ class Case:
             compiled_seq=len(built.events),
             state=self._values.get("state") or {},
             opening_args=find_opening_args(built.events, scope),
+            budget_tokens=self.options.get("budget"),
         )
 
     def run(self) -> list[str]:
@@ -112,7 +113,7 @@ def all_cases() -> list[Case]:
 
 def compile_options(given: dict[str, Any]) -> CompileOptions:
     """Return the options of a case: a reader's fields stand beside the others."""
-    options = {key: value for key, value in given.items() if key != "format"}
+    options = {key: value for key, value in given.items() if key not in ("format", "budget")}
     reader = Reader(**{key: options.pop(key) for key in _READER_OPTIONS if key in options})
     instruction = Instruction(**options.pop("instruction", {}))
     return replace(CompileOptions(reader=reader, instruction=instruction), **options)
@@ -148,6 +149,7 @@ def _report_lines(report: Report) -> list[str]:
     return [
         *(f"pending {call.name} of {call.seq}" for call in report.pending),
         *(f"repair {repair.rule} at {repair.seq}: {repair.detail}" for repair in report.repairs),
+        *(f"{cut.action} at {cut.seq}: {cut.tokens} tokens" for cut in report.budget_actions),
         *(f"warning {warning}" for warning in report.warnings),
     ]
 
@@ -164,6 +166,7 @@ def _reported(result: CompileResult) -> list[str]:
     report.pending.extend(result.pending)
     report.repairs.extend(result.repairs)
     report.warnings.extend(result.warnings)
+    report.budget_actions.extend(result.budget_actions)
     return _report_lines(report)
 
 

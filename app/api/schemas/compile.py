@@ -1,11 +1,20 @@
 """Compile on the wire. The answer is joined from texts that are JSON already."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
 from app.api.schemas.events import Appended, append_answer, warning_answer
-from app.api.schemas.fields import BranchPath, JsonObject, Position, RequestModel, Seq, Word
+from app.api.schemas.fields import (
+    BranchPath,
+    JsonObject,
+    Position,
+    RequestModel,
+    Seq,
+    WaitMs,
+    Word,
+)
 from app.core.canonical import Json, canonical_json, clean_text
 from app.core.compile.breaks import Break
 from app.core.compile.inputs import CompileOptions, CompileResult, Instruction
@@ -19,8 +28,9 @@ from app.formats.violations import Violation
 from app.services.compare_compiles import Comparison
 from app.services.compile_context import Compiled, CompileRequest
 from app.services.prepare_events import Note
+from app.services.schedule_compaction import Scheduled
 
-FormatName = Literal["gemini", "openai_chat", "anthropic", "native"]
+FormatName = Literal["gemini", "openai_chat", "openai_responses", "anthropic", "native"]
 #: A content: a string, or an object with role and parts.
 ContentField = str | JsonObject
 MAX_EXPANDED = 1000
@@ -46,6 +56,24 @@ class InstructionField(RequestModel):
         )
 
 
+class BudgetField(RequestModel):
+    """What the request may take, and what of it is kept for the answer."""
+
+    max_input_tokens: Annotated[int, Field(ge=1)]
+    reserve_output_tokens: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> Self:
+        if self.reserve_output_tokens >= self.max_input_tokens:
+            raise ValueError("reserve_output_tokens leaves nothing of max_input_tokens")
+        return self
+
+    @property
+    def limit(self) -> int:
+        """Tokens of the whole request."""
+        return self.max_input_tokens - self.reserve_output_tokens
+
+
 class CompileFields(RequestModel):
     """What decides the output of a compile."""
 
@@ -69,6 +97,7 @@ class CompileFields(RequestModel):
     tools: list[JsonObject] = Field(default_factory=list)
     as_of_seq: Position | None = None
     expand: Annotated[list[Seq], Field(max_length=MAX_EXPANDED)] = Field(default_factory=list)
+    budget: BudgetField | None = None
 
     def to_request(self, pointer: str = "") -> CompileRequest:
         """Return the request.
@@ -77,7 +106,10 @@ class CompileFields(RequestModel):
             pointer: where these fields stand in the body.
         """
         return CompileRequest(
-            options=self._options(pointer), format=FORMATS[self.format], as_of_seq=self.as_of_seq
+            options=self._options(pointer),
+            format=FORMATS[self.format],
+            as_of_seq=self.as_of_seq,
+            budget_tokens=None if self.budget is None else self.budget.limit,
         )
 
     def _options(self, pointer: str) -> CompileOptions:
@@ -118,11 +150,8 @@ class StatelessCompileBody(CompileFields):
 
     def to_request(self, pointer: str = "") -> CompileRequest:
         """Return the request."""
-        base = super().to_request(pointer)
-        return CompileRequest(
-            options=base.options,
-            format=base.format,
-            as_of_seq=base.as_of_seq,
+        return replace(
+            super().to_request(pointer),
             base_fingerprint=self.base_fingerprint,
             wants_explain=self.explain,
         )
@@ -136,6 +165,8 @@ class CompileBody(CompileFields):
     min_seq: Position | None = None
     inputs: Word | None = None
     explain: bool = False
+    #: How long a fold that is due may hold up the answer.
+    compaction_wait_ms: WaitMs = 0
 
     @model_validator(mode="after")
     def _appends_at_the_head(self) -> Self:
@@ -145,11 +176,8 @@ class CompileBody(CompileFields):
 
     def to_request(self, pointer: str = "") -> CompileRequest:
         """Return the request."""
-        base = super().to_request(pointer)
-        return CompileRequest(
-            options=base.options,
-            format=base.format,
-            as_of_seq=base.as_of_seq,
+        return replace(
+            super().to_request(pointer),
             min_seq=self.min_seq,
             base_fingerprint=self.base_fingerprint,
             inputs=self.inputs,
@@ -189,6 +217,22 @@ class PendingAnswer(BaseModel):
     seq: int
 
 
+class BudgetActionAnswer(BaseModel):
+    """One cut that was made to fit."""
+
+    action: str
+    seq: int | None
+    tokens: int
+
+
+class BudgetAnswer(BaseModel):
+    """The limit, what is used of it, and what was cut for it."""
+
+    limit: int | None
+    used: int
+    actions: list[BudgetActionAnswer]
+
+
 class RepairAnswer(BaseModel):
     """What the provider would refuse, and what was done."""
 
@@ -224,6 +268,14 @@ class ExplainedEvent(BaseModel):
     tokens: int
 
 
+class CompactionDue(BaseModel):
+    """Whether a fold is due, and the job that sees to it or has seen to it."""
+
+    due: bool
+    reason: str | None
+    job_id: str | None
+
+
 class CompileAnswer(BaseModel):
     """A request for the provider, and what there is to say of it."""
 
@@ -238,19 +290,30 @@ class CompileAnswer(BaseModel):
     pending: list[PendingAnswer]
     cache: CacheAnswer
     tokens: TokensAnswer
+    budget: BudgetAnswer
     repairs: list[RepairAnswer]
     warnings: list[str | dict[str, str]]
     inputs: InputsAnswer
+    compaction: CompactionDue | None = None
     pipeline_version: str
     timing_ms: dict[str, float]
     events: list[ExplainedEvent] | None = None
     appended: list[Appended] | None = None
 
 
-def compile_text(compiled: Compiled, notes: list[Note] | None = None) -> str:
+def compile_text(
+    compiled: Compiled, notes: list[Note] | None = None, compaction: Scheduled | None = None
+) -> str:
     """Return the answer as JSON text; what the provider gets is not decoded on the way."""
     fields = ",".join(f"{canonical_json(key)}:{text}" for key, text in compiled.request.items())
-    rest = canonical_json(_beside_request(compiled, notes or []))
+    beside = _beside_request(compiled, notes or [])
+    if compaction is not None:
+        beside["compaction"] = {
+            "due": compaction.is_due,
+            "reason": compaction.reason,
+            "job_id": compaction.job_id,
+        }
+    rest = canonical_json(beside)
     return f'{{"request":{{{fields}}},{rest[1:]}'
 
 
@@ -273,6 +336,14 @@ def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:
             "total": compiled.tokens.total,
             "by_segment": dict(compiled.tokens.by_segment),
             "method": compiled.tokens.method,
+        },
+        "budget": {
+            "limit": compiled.budget_tokens,
+            "used": compiled.tokens.total,
+            "actions": [
+                {"action": each.action, "seq": each.seq, "tokens": each.tokens}
+                for each in result.budget_actions
+            ],
         },
         "repairs": [
             {"rule": repair.rule, "seq": repair.seq, "detail": repair.detail}

@@ -20,7 +20,7 @@ from app.core.lanes import Reader
 from app.core.ranges import Ranges, intersect
 
 BreakReason: TypeAlias = Literal[
-    "tools", "system", "model", "pin", "compaction", "rewind", "overlap", "option"
+    "tools", "system", "model", "pin", "compaction", "rewind", "budget", "overlap", "option"
 ]
 
 
@@ -145,7 +145,10 @@ def cause_between(
         for candidate in (fold_seq, seq):
             if candidate in later_folds:
                 return Break("compaction", candidate)
-    return _newest_change(ordered, since_seq)
+    found = _newest_change(ordered, since_seq)
+    if found is None and first.budget_actions != second.budget_actions:
+        return Break("budget")
+    return found
 
 
 def _newest_change(ordered: Sequence[tuple[int, Marker]], since_seq: int) -> Break | None:

@@ -81,6 +81,16 @@ class CompileInput:
     state: Mapping[str, Json] = field(default_factory=dict)
     #: Canonical JSON of the arguments of the call that opened the reader's isolation scope.
     opening_args: str | None = None
+    #: What the whole request may take; None: no limit.
+    budget_tokens: int | None = None
+    #: Our count of the system text and of the tools.
+    system_tokens: int = 0
+    tools_tokens: int = 0
+
+    @property
+    def fixed_tokens(self) -> int:
+        """What the request takes before any contents."""
+        return self.system_tokens + self.tools_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,17 @@ class PendingCall:
     seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetAction:
+    """One cut that was made to fit the budget."""
+
+    action: Literal["staged_fold", "stubbed", "dropped"]
+    #: The event that was cut; of dropped invocations the newest event.
+    seq: int | None
+    #: Tokens saved.
+    tokens: int
+
+
 class Report:
     """What the passes have to say beside their output. One per compile, only ever added to."""
 
@@ -108,6 +129,7 @@ class Report:
         self.repairs: list[Repair] = []
         self.pending: list[PendingCall] = []
         self.warnings: list[str] = []
+        self.budget_actions: list[BudgetAction] = []
 
     def repair(self, rule: str, seq: int | None, detail: str) -> None:
         """Report a repair."""
@@ -145,7 +167,7 @@ class Format(Protocol):
 
     @property
     def name(self) -> str:
-        """``gemini``, ``openai_chat``, ``anthropic`` or ``native``."""
+        """``gemini``, ``openai_chat``, ``openai_responses``, ``anthropic`` or ``native``."""
 
     @property
     def merges_turns(self) -> bool:
@@ -204,3 +226,4 @@ class CompileResult:
     repairs: tuple[Repair, ...] = ()
     pending: tuple[PendingCall, ...] = ()
     warnings: tuple[str, ...] = ()
+    budget_actions: tuple[BudgetAction, ...] = ()

@@ -13,6 +13,7 @@ from app.core.compile.instruction import system_text
 from app.core.compile.lower import lower
 from app.core.compile.passes.compaction_mask import compaction_mask
 from app.core.compile.passes.context_injection import context_injection
+from app.core.compile.passes.fit_budget import fit_budget
 from app.core.compile.passes.mark_prefix import mark_prefix
 from app.core.compile.passes.merge_turns import merge_turns
 from app.core.compile.passes.narration import narration
@@ -53,7 +54,9 @@ EVENT_PASSES: Final[tuple[Pass[Events], ...]] = (
 
 CONTENT_PASSES: Final[tuple[Pass[Contents], ...]] = (
     Pass("context_injection", context_injection),
-    # After everything that adds contents.
+    # Before turns are joined: what is left may stand beside a neighbour of its own role.
+    Pass("fit_budget", fit_budget),
+    # After everything that adds or takes contents.
     Pass("merge_turns", merge_turns),
     Pass("mark_prefix", mark_prefix),
 )

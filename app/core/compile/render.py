@@ -48,6 +48,7 @@ def render(
         repairs=tuple(report.repairs),
         pending=tuple(report.pending),
         warnings=tuple(report.warnings),
+        budget_actions=tuple(report.budget_actions),
     )
 
 

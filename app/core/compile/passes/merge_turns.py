@@ -17,14 +17,10 @@ Runs after everything that adds contents. Under ``adk`` nothing is merged and no
 """
 
 from dataclasses import replace
-from typing import Final
 
 from app.core.compile.inputs import CompileInput, Report
-from app.core.contents import Content, Contents, FunctionCall, PlacedPart, Text
-
-#: What a user's turn says where the provider needs one and the log has none.
-NUDGE_TEXT: Final = "Continue."
-_NUDGE: Final = Content("user", (PlacedPart(Text(text=NUDGE_TEXT)),))
+from app.core.compile.nudge import NUDGE
+from app.core.contents import Content, Contents, FunctionCall, PlacedPart
 
 
 def merge_turns(contents: Contents, inputs: CompileInput, report: Report) -> Contents:
@@ -89,12 +85,12 @@ def _nudged(contents: Contents, report: Report) -> Contents:
         if content.role == "model" and (
             previous is None or (previous.role == "model" and not _is_one_turn(previous, content))
         ):
-            nudged.append(_NUDGE)
+            nudged.append(NUDGE)
             report.repair("tail_nudge", content.parts[0].seq, "a user text before the model's turn")
         nudged.append(content)
         previous = content
     if previous is not None and previous.role == "model":
-        nudged.append(_NUDGE)
+        nudged.append(NUDGE)
         report.repair("tail_nudge", previous.parts[0].seq, "a user text after the model's turn")
     return (*nudged, *(content for content in contents if _is_ephemeral(content)))
 

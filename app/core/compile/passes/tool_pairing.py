@@ -18,6 +18,7 @@ reported. Under ``adk`` the rules are ADK's (``spec/ADK.md`` B.8).
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from app.core.compile.adk.pairing import pair as adk_pair
 from app.core.compile.inputs import CompileInput, PendingCall, Report
@@ -32,6 +33,11 @@ from app.core.contents import (
     Text,
 )
 from app.core.events import Event, Events, Owner
+
+#: ``{"error":"no result was recorded"}`` with what a part takes besides.
+_SYNTHETIC_TOKENS: Final = 14
+#: What is said around a late result.
+_TOLD_TOKENS: Final = 48
 
 #: ``(seq of the call's event, index of the call among its parts as appended)``
 CallKey = tuple[int, int]
@@ -157,7 +163,7 @@ class _Pairing:
                 continue
             told = self._settle(_Result(event, part, tokens), next(owners, None))
             if told is not None:
-                left.append((told, tokens, True))
+                left.append((told, tokens + _TOLD_TOKENS, True))
         return left
 
     def _settle(self, result: _Result, owner: Owner | None) -> Text | None:
@@ -216,7 +222,7 @@ class _Pairing:
             lane=call.event.lane,
             role="user",
             parts=(no_result(call.part),),
-            part_tokens=(0,),
+            part_tokens=(_SYNTHETIC_TOKENS,),
             owners=(None,),
         )
 

@@ -1,0 +1,195 @@
+"""Shrink to the token budget, step by step; only when the request is over it.
+
+    [u: q1] [m: call] [u: result, 9,000] [m] [u: q2] [m] [u: q3]      before, budget 5,000
+    [u: q1] [m: call] [u: result left out] [m] [u: q2] [m] [u: q3]    after
+
+First results and media from before the newest user message give way to a stub, oldest first; then
+the oldest invocations go whole; then results and media of the current turn. Pins, summaries and the
+newest user message never do, and no call loses its result. What is cut is a multiple of a tenth of
+the budget, so that one cut serves many calls: until the log has grown by another tenth, every
+compile cuts the same and keeps the provider's cache.
+
+Runs before ``merge_turns``, because what is left may stand beside a neighbour of its own role.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from app.core.compile.estimate import estimate_tokens
+from app.core.compile.inputs import BudgetAction, CompileInput, Report
+from app.core.compile.nudge import NUDGE_TOKENS
+from app.core.contents import (
+    Content,
+    Contents,
+    FileData,
+    FunctionResponse,
+    InlineData,
+    PlacedPart,
+    Segment,
+    Text,
+)
+from app.core.errors import BudgetExceededError
+
+#: Part of the budget that one step cuts.
+STEPS: Final = 10
+#: A stub must be worth it: it says what it stands for, in about so many tokens.
+_STUB_TOKENS: Final = 16
+#: Stands where invocations were left out.
+LEFT_OUT_TEXT: Final = "Earlier parts of this conversation were left out to fit the context window."
+
+
+def fit_budget(contents: Contents, inputs: CompileInput, report: Report) -> Contents:
+    """Return the contents cut to the budget, themselves when they fit.
+
+    Raises:
+        BudgetExceededError: what may not be cut does not fit.
+    """
+    budget = inputs.budget_tokens
+    if budget is not None:
+        budget -= nudge_allowance(contents, inputs)
+    if budget is None or inputs.fixed_tokens + _tokens(contents) <= budget:
+        return contents
+    cutter = _Cutter(contents, budget, inputs.fixed_tokens, report)
+    for cut in (cutter.stub_history, cutter.drop_invocations, cutter.stub_current_turn):
+        cut()
+        if cutter.excess <= 0:
+            return cutter.contents
+    raise _exceeded(cutter.contents, inputs, budget)
+
+
+def nudge_allowance(contents: Contents, inputs: CompileInput) -> int:
+    """Return at most how many tokens ``merge_turns`` will add."""
+    if inputs.options.preset == "adk" or not inputs.format.needs_alternation:
+        return 0
+    roles = ["model", *(content.role for content in contents if content.role), "model"]
+    return NUDGE_TOKENS * sum(pair == ("model", "model") for pair in pairwise(roles))
+
+
+class _Cutter:
+    """The contents while they are cut. Every cut makes them smaller, or does nothing."""
+
+    def __init__(self, contents: Contents, budget: int, fixed_tokens: int, report: Report) -> None:
+        self.contents = contents
+        self._budget = budget
+        self._fixed_tokens = fixed_tokens
+        self._report = report
+
+    @property
+    def excess(self) -> int:
+        """Tokens over the budget; none or fewer: it fits."""
+        return self._fixed_tokens + _tokens(self.contents) - self._budget
+
+    def stub_history(self) -> None:
+        """Stub results and media from before the newest user message."""
+        self._stub(range(_newest_question(self.contents)))
+
+    def stub_current_turn(self) -> None:
+        """Stub results and media of the current turn; the question itself stays."""
+        self._stub(range(_newest_question(self.contents), len(self.contents)))
+
+    def drop_invocations(self) -> None:
+        """Leave the oldest invocations out, whole, up to the newest user message."""
+        wanted = self._wanted()
+        starts = [n for n, content in enumerate(self.contents) if _is_question(content)]
+        for start in starts[1:]:
+            kept = [left for content in self.contents[:start] if (left := _protected(content))]
+            dropped = (
+                _tokens(self.contents[:start]) - _tokens(kept) - estimate_tokens(LEFT_OUT_TEXT)
+            )
+            if dropped >= wanted or start == starts[-1]:
+                if dropped > 0:
+                    self._drop_before(start, kept, dropped)
+                return
+
+    def _drop_before(self, start: int, kept: Sequence[Content], dropped: int) -> None:
+        newest = max((p.seq or 0 for c in self.contents[:start] for p in c.parts), default=0)
+        note = Content(
+            "user", (PlacedPart(Text(text=LEFT_OUT_TEXT), tokens=estimate_tokens(LEFT_OUT_TEXT)),)
+        )
+        self._report.budget_actions.append(BudgetAction("dropped", newest, dropped))
+        self.contents = (*kept, note, *self.contents[start:])
+
+    def _wanted(self) -> int:
+        """Return how many tokens this cut is to save: the excess, rounded up to whole steps."""
+        step = max(1, self._budget // STEPS)
+        return -(-self.excess // step) * step
+
+    def _stub(self, numbers: Iterable[int]) -> None:
+        wanted = self._wanted()
+        contents = list(self.contents)
+        for number in numbers:
+            parts: list[PlacedPart] = []
+            for placed in contents[number].parts:
+                stub = _stub_of(placed) if wanted > 0 else None
+                if stub is not None:
+                    wanted -= placed.tokens - stub.tokens
+                    saved = placed.tokens - stub.tokens
+                    self._report.budget_actions.append(BudgetAction("stubbed", placed.seq, saved))
+                parts.append(stub or placed)
+            contents[number] = replace(contents[number], parts=tuple(parts))
+        self.contents = tuple(contents)
+
+
+def _tokens(contents: Iterable[Content]) -> int:
+    return sum(placed.tokens for content in contents for placed in content.parts)
+
+
+def _is_question(content: Content) -> bool:
+    """Tell whether a user message begins here: text or media of the log, not only results."""
+    return content.role == "user" and any(
+        placed.segment is Segment.HISTORY
+        and placed.seq is not None
+        and not isinstance(placed.part, FunctionResponse)
+        for placed in content.parts
+    )
+
+
+def _newest_question(contents: Contents) -> int:
+    """Return the index of the newest user message; without one everything is the current turn."""
+    for number in range(len(contents) - 1, -1, -1):
+        if _is_question(contents[number]):
+            return number
+    return 0
+
+
+def _protected(content: Content) -> Content | None:
+    """Return what stays of a content that is left out: pins, summaries, what is not of the log."""
+    parts = tuple(
+        placed
+        for placed in content.parts
+        if placed.segment is not Segment.HISTORY or placed.seq is None
+    )
+    return replace(content, parts=parts) if parts else None
+
+
+def _stub_of(placed: PlacedPart) -> PlacedPart | None:
+    """Return a stub for a result or a piece of media, None where there is nothing to save."""
+    part = placed.part
+    if placed.segment is not Segment.HISTORY or placed.seq is None or placed.tokens <= _STUB_TOKENS:
+        return None
+    said = f"left out to fit the context window: {placed.tokens} tokens, seq {placed.seq}"
+    if isinstance(part, FunctionResponse):
+        stub: Text | FunctionResponse = replace(
+            part, response=f'{{"output":"result {said}"}}', response_text=f"result {said}", media=()
+        )
+    elif isinstance(part, InlineData | FileData):
+        stub = Text(text=f"[{part.mime_type or 'file'} {said}]")
+    else:
+        return None
+    return replace(placed, part=stub, tokens=_STUB_TOKENS)
+
+
+def _exceeded(contents: Contents, inputs: CompileInput, budget: int) -> BudgetExceededError:
+    """Return the error: which segment alone is too large, or else that together they are."""
+    by_segment: dict[str, int] = {"system": inputs.system_tokens, "tools": inputs.tools_tokens}
+    for content in contents:
+        for placed in content.parts:
+            by_segment[placed.segment] = by_segment.get(placed.segment, 0) + placed.tokens
+    return BudgetExceededError(
+        budget_tokens=budget,
+        required_tokens=sum(by_segment.values()),
+        segment=max(by_segment, key=by_segment.__getitem__),
+        by_segment={name: tokens for name, tokens in by_segment.items() if tokens},
+    )

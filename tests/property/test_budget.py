@@ -1,0 +1,222 @@
+"""The budget law: every compile fits, or says what does not; never a silently oversized answer."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
+from app.core.compile.passes.fit_budget import LEFT_OUT_TEXT
+from app.core.compile.pipeline import run_pipeline
+from app.core.compile.verify import verify
+from app.core.contents import Segment
+from app.core.errors import BudgetExceededError
+from app.core.events import Event
+from app.core.index import Index, resolve
+from app.core.lanes import Reader
+from app.core.resolve import Log
+from app.formats import FORMATS, VALIDATORS
+from tests.builders import call, image, log, model, pin, response, user
+from tests.property.strategies import Step, build, steps
+from tests.requests import request_of
+
+READER = Reader(agent="a")
+formats = st.sampled_from(sorted(FORMATS))
+
+
+def within(
+    events: tuple[Event, ...],
+    index: Index,
+    budget_tokens: int,
+    *,
+    format_name: str = "anthropic",
+    reader: Reader = READER,
+    fixed_tokens: int = 0,
+) -> CompileResult:
+    inputs = CompileInput(
+        options=CompileOptions(reader=reader),
+        format=FORMATS[format_name],
+        index=index,
+        compiled_seq=len(events),
+        budget_tokens=budget_tokens,
+        system_tokens=fixed_tokens,
+    )
+    return run_pipeline(events, inputs)
+
+
+def tokens_of(result: CompileResult) -> int:
+    return sum(placed.tokens for content in result.contents for placed in content.parts)
+
+
+def weighted(drawn: Log, weights: list[int]) -> tuple[Event, ...]:
+    """Give the parts these many tokens, over and over."""
+    return tuple(
+        replace(
+            event,
+            part_tokens=tuple(
+                weights[(event.seq + number) % len(weights)] for number in range(len(event.parts))
+            ),
+        )
+        for event in drawn.events
+    )
+
+
+@given(
+    steps(max_size=20),
+    formats,
+    st.lists(st.sampled_from((1, 5, 40, 300, 2_000)), min_size=1, max_size=5),
+    st.sampled_from((30, 100, 400, 2_000, 10_000)),
+)
+def test_every_compile_fits_its_budget_or_is_refused(
+    drawn: list[Step], format_name: str, weights: list[int], budget_tokens: int
+) -> None:
+    _, drawn_log = build(drawn)
+    events = weighted(drawn_log, weights)
+    try:
+        result = within(events, drawn_log.index, budget_tokens, format_name=format_name)
+    except BudgetExceededError as error:
+        refused = error
+        result = None
+    if result is None:
+        assert sum(refused.by_segment.values()) == refused.required_tokens > 0
+        return
+    assert tokens_of(result) <= budget_tokens
+    assert verify(result.rendered, FORMATS[format_name]) == ()
+    if result.rendered:
+        request = request_of(result, FORMATS[format_name])
+        assert VALIDATORS[format_name](request, model="") == ()
+
+
+@given(
+    steps(max_size=20),
+    st.lists(st.sampled_from((1, 40, 300)), min_size=1, max_size=5),
+    st.sampled_from((100, 400)),
+)
+def test_pins_summaries_and_the_newest_user_message_are_never_cut(
+    drawn: list[Step], weights: list[int], budget_tokens: int
+) -> None:
+    _, drawn_log = build(drawn)
+    events = weighted(drawn_log, weights)
+    whole = within(events, drawn_log.index, 10**9)
+    try:
+        cut = within(events, drawn_log.index, budget_tokens)
+    except BudgetExceededError:
+        return
+    kept = {(placed.seq, placed.part) for content in cut.contents for placed in content.parts}
+    for content in whole.contents:
+        for placed in content.parts:
+            if placed.segment in (Segment.PINS, Segment.SUMMARIES):
+                assert (placed.seq, placed.part) in kept
+
+
+def _chat(turns: int, tokens: int) -> tuple[tuple[Event, ...], Index]:
+    events = []
+    for number in range(turns):
+        events += [
+            user(f"question {number}", part_tokens=(tokens,)),
+            call("t", id=f"c{number}", part_tokens=(tokens,)),
+            response(f"c{number}", name="t", part_tokens=(10 * tokens,)),
+            model(f"answer {number}", part_tokens=(tokens,)),
+        ]
+    made = log(*events, user("now", part_tokens=(tokens,)))
+    return made.events, made.index
+
+
+BOT = Reader(agent="bot")
+
+
+def test_what_fits_is_left_alone() -> None:
+    events, index = _chat(3, 10)
+    assert within(events, index, 10_000, reader=BOT).budget_actions == ()
+
+
+def test_results_go_before_invocations_and_the_oldest_first() -> None:
+    events, index = _chat(10, 10)
+    result = within(events, index, 1_200, reader=BOT)
+    assert {action.action for action in result.budget_actions} == {"stubbed"}
+    assert [action.seq for action in result.budget_actions] == [3, 7]
+
+
+def test_one_cut_serves_many_calls() -> None:
+    cuts = set()
+    for turns in range(10, 14):
+        events, index = _chat(turns, 10)
+        actions = within(events, index, 1_200, reader=BOT).budget_actions
+        cuts.add(tuple(action.seq for action in actions))
+    # Four compiles, each a turn of 130 tokens longer: a step is 120, so cuts come in steps, and
+    # each one only ever adds to the one before.
+    ordered = sorted(cuts, key=len)
+    assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(ordered))
+
+
+def test_small_growth_within_a_step_cuts_the_same() -> None:
+    base, index = _chat(10, 10)
+    first = within(base, index, 1_250, reader=BOT).budget_actions
+    longer = log(*(replace(e, place=None, owners=()) for e in base), model("ok", part_tokens=(5,)))
+    second = within(longer.events, longer.index, 1_250, reader=BOT).budget_actions
+    assert first == second
+
+
+def test_the_oldest_invocations_go_whole_when_stubs_are_not_enough() -> None:
+    events, index = _chat(20, 30)
+    result = within(events, index, 1_000, reader=BOT)
+    assert "dropped" in {action.action for action in result.budget_actions}
+    assert LEFT_OUT_TEXT in result.rendered[0].parts[0].text
+    assert tokens_of(result) <= 1_000
+
+
+def test_a_giant_newest_result_is_stubbed_rather_than_the_question() -> None:
+    made = log(
+        user("what is in the file?", part_tokens=(10,)),
+        call("read", id="c", part_tokens=(10,)),
+        response("c", name="read", part_tokens=(900_000,)),
+    )
+    result = within(made.events, made.index, 1_000, reader=BOT)
+    assert [(action.action, action.seq) for action in result.budget_actions] == [("stubbed", 3)]
+
+
+def test_a_giant_question_is_refused_and_named() -> None:
+    made = log(user("x", part_tokens=(5_000,)))
+    with pytest.raises(BudgetExceededError) as caught:
+        within(made.events, made.index, 1_000, reader=BOT)
+    assert caught.value.segment == "history"
+    assert caught.value.members()["required_tokens"] == 5_000
+
+
+def test_pins_alone_over_the_budget_are_refused_and_named() -> None:
+    made = log(user("rule", part_tokens=(5_000,)), model("ok"), pin(1), user("hi"))
+    with pytest.raises(BudgetExceededError) as caught:
+        within(made.events, made.index, 1_000, reader=BOT)
+    assert caught.value.segment == "pins"
+
+
+def test_system_and_tools_count() -> None:
+    made = log(user("hi", part_tokens=(10,)))
+    with pytest.raises(BudgetExceededError) as caught:
+        within(made.events, made.index, 1_000, reader=BOT, fixed_tokens=2_000)
+    assert caught.value.segment == "system"
+
+
+def test_media_is_stubbed_oldest_first() -> None:
+    images = [
+        part
+        for number in range(500)
+        for part in (
+            user("look", part_tokens=(1,)),
+            user(image(data=f"AAA{number % 10}"), part_tokens=(1_000,)),
+            model("seen", part_tokens=(1,)),
+        )
+    ]
+    made = log(*images, user("and now?", part_tokens=(5,)))
+    result = within(made.events, made.index, 20_000, reader=BOT)
+    assert tokens_of(result) <= 20_000
+    assert {action.action for action in result.budget_actions} == {"stubbed"}
+
+
+def test_a_million_tokens_fit_four_thousand() -> None:
+    events, index = _chat(2_500, 32)
+    result = within(events, index, 4_000, reader=BOT)
+    assert tokens_of(result) <= 4_000
+    assert resolve([]) == index
