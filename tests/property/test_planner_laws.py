@@ -235,5 +235,5 @@ def _by_seq(contents: Sequence[Content], covered: Ranges) -> Mapping[int, list[o
         for placed in content.parts:
             is_event = placed.seq is not None and placed.segment is not Segment.SUMMARIES
             if is_event and not contains(covered, placed.seq or 0):
-                read.setdefault(placed.seq, []).append((content.role, placed.part))
+                read.setdefault(placed.seq or 0, []).append((content.role, placed.part))
     return read
