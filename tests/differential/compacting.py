@@ -25,7 +25,7 @@ from app.core.compaction.policy import CompactionPolicy, Moment
 from app.core.compaction.view import PlanView
 from app.core.contents import FunctionCall
 from app.core.events import Event, Fold
-from app.core.ranges import contains
+from app.core.ranges import contains, subtract, union
 from app.core.resolve import Facts, Resolver
 from tests.differential.reading import EventJson, parsed
 
@@ -228,6 +228,8 @@ def differences(
     answers a call that is folded already.
     ``response``: the events of one response stay together.
     ``progress``: a fold by size has to free something that matters.
+    ``between``: a summary of which nothing is left, since two others cover it between them, counts
+    as saved; google-adk compares ranges two by two.
     ``margin``: google-adk takes the braces of an empty summary for part of what is left.
     """
     view = both.view
@@ -248,6 +250,8 @@ def differences(
         found.add("progress")
     if moment == "interval" and len(_new(view)) > (both.config.interval or 0):
         found.add("cap")
+    if isinstance(plan, Plan) and _is_between(view, plan):
+        found.add("between")
     if isinstance(plan, Plan) and adks is None:
         spare = plan.tokens_before - view.last_summary_tokens
         if spare <= EMPTY_SUMMARY_CHARS:
@@ -269,6 +273,15 @@ def _has_holes(view: PlanView, events: Sequence[Event]) -> bool:
         for event in view.live
         for owner in event.owner_seqs
     )
+
+
+def _is_between(view: PlanView, plan: Plan) -> bool:
+    for shown in view.folds:
+        belongs = union(pair for section in shown.sections for pair in section.belongs)
+        covers = union(pair for ranges in shown.covers_by_lane.values() for pair in ranges)
+        if not subtract(belongs, plan.covers) and subtract(covers, plan.covers):
+            return True
+    return False
 
 
 def _new(view: PlanView) -> Sequence[str]:
