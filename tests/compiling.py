@@ -15,7 +15,19 @@ from app.formats.violations import Violation
 from tests.requests import request_of
 
 #: One current model per format: they refuse the most.
-MODELS: Final = {"anthropic": "claude-opus-5", "gemini": "gemini-3-pro", "openai_chat": "gpt-5"}
+MODELS: Final = {
+    "anthropic": "claude-opus-5",
+    "gemini": "gemini-3-pro",
+    "openai_chat": "gpt-5",
+    "openai_responses": "gpt-5.6",
+}
+#: The field of each provider's request that holds the history.
+HISTORIES: Final = {
+    "anthropic": "messages",
+    "gemini": "contents",
+    "openai_chat": "messages",
+    "openai_responses": "input",
+}
 AGENT: Final = "agent"
 
 

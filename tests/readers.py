@@ -28,7 +28,7 @@ class Session:
     """One recorded session."""
 
     name: str
-    #: ``native``, ``adk``, ``openai_chat``, ``anthropic`` or ``gemini``.
+    #: One of ``app.formats.CONVERTERS``.
     format: str
     items: list[Any]
     #: An agent of it, for whom it can be compiled.
@@ -161,41 +161,9 @@ def _seconds(iso: str) -> float:
 
 
 def codex(data: Path) -> Iterator[Session]:
-    """Read Codex rollouts."""
+    """Read Codex rollouts, line by line as they are."""
     for name, path in _files(data, "codex-rollout/*.jsonl"):
-        lines = [line for line in _lines(path) if line["type"] == "response_item"]
-        events = (_codex_event(line["payload"], line["timestamp"]) for line in lines)
-        yield Session(name, "native", [event for event in events if event is not None])
-
-
-def _codex_event(payload: Any, timestamp: str) -> Event | None:
-    match payload["type"]:
-        case "message":
-            texts: list[Any] = [{"text": part["text"]} for part in payload["content"]]
-            is_user = payload["role"] == "user"
-            return _event(
-                "user" if is_user else AGENT,
-                "user" if is_user else "model",
-                texts,
-                timestamp=timestamp,
-            )
-        case "function_call":
-            call = {
-                "id": payload["call_id"],
-                "name": payload["name"],
-                "args": payload["arguments"],
-            }
-            return _event(AGENT, "model", [{"function_call": call}], timestamp=timestamp)
-        case "function_call_output":
-            response = {"id": payload["call_id"], "name": "", "response": payload["output"]}
-            return _event(AGENT, "user", [{"function_response": response}], timestamp=timestamp)
-        case "reasoning":
-            opaque = {"provider": "openai", "type": "reasoning", "raw": payload}
-            return _event(
-                AGENT, "model", [{"opaque": opaque, "thought": True}], timestamp=timestamp
-            )
-        case _:
-            return None
+        yield Session(name, "openai_responses", list(_lines(path)))
 
 
 # Files whose messages are of a supported format, or nearly.

@@ -4,6 +4,7 @@
     {"eval_cases": [...]}, [{"query"...}]  ADK's evaluation files
     {"contents": [...]}                    a Gemini request; its system instruction is kept
     {"messages": [...]}                    a Chat Completions or Messages request
+    {"input": [...]}                       a Responses request
     [...]                                  a list of items of any of these
     {...}\\n{...}                           the same list, one item a line
 
@@ -24,6 +25,7 @@ from app.core.session_state import evolve
 from app.core.tokens import CountTokens, part_tokens
 from app.formats import CONVERTERS
 from app.formats.adk import parse_event
+from app.formats.openai_responses_rules import OUTPUT_TYPES, VERBATIM_TYPES
 
 JsonObject = dict[str, Json]
 
@@ -45,8 +47,19 @@ _KEYS: Final[Mapping[str, str]] = {
     "function_call": "openai_chat",
     "refusal": "openai_chat",
 }
+#: Types that only items of the Responses API have, or lines of a Codex rollout.
+_RESPONSES_TYPES: Final = VERBATIM_TYPES | {
+    *OUTPUT_TYPES,
+    *OUTPUT_TYPES.values(),
+    "compacted",
+    "event_msg",
+    "response_item",
+    "session_meta",
+    "turn_context",
+}
 _OPENAI_ROLES: Final = frozenset({"system", "developer", "tool", "function"})
 _OPENAI_BLOCKS: Final = frozenset({"image_url", "input_audio", "file", "refusal"})
+_RESPONSES_BLOCKS: Final = frozenset({"input_text", "output_text", "input_image", "input_file"})
 _ANTHROPIC_BLOCKS: Final = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
 )
@@ -55,6 +68,7 @@ _HOLDERS: Final[Mapping[str, str | None]] = {
     "events": "adk",
     "contents": "gemini",
     "messages": None,
+    "input": "openai_responses",
     "items": None,
 }
 #: Enough items to tell the format by; long files are not searched to the end.
@@ -195,6 +209,8 @@ def _format_by_keys(item: Json) -> str | None:
         return "gemini"
     if not isinstance(item, dict):
         return None
+    if item.get("type") in _RESPONSES_TYPES or item.get("object") == "response":
+        return "openai_responses"
     for key, format_name in _KEYS.items():
         if item.get(key) is not None:
             return format_name
@@ -205,6 +221,8 @@ def _format_by_keys(item: Json) -> str | None:
     kinds = set(_block_kinds(item.get("content")))
     if kinds & _ANTHROPIC_BLOCKS:
         return "anthropic"
+    if kinds & _RESPONSES_BLOCKS:
+        return "openai_responses"
     return "openai_chat" if kinds & _OPENAI_BLOCKS else None
 
 
@@ -222,7 +240,7 @@ def _format_beside(holder: JsonObject) -> str | None:
 
 def _with_surroundings(session: SessionFile, holder: JsonObject) -> SessionFile:
     state, tools = holder.get("state"), holder.get("tools")
-    system = holder.get("system") or holder.get("system_instruction")
+    system = holder.get("system") or holder.get("system_instruction") or holder.get("instructions")
     return replace(
         session,
         system="\n\n".join(_texts(system or holder.get("systemInstruction"))),

@@ -19,9 +19,11 @@ class PartBase:
     thought: bool = False
     #: Opaque proof of thinking (base64 text as the provider gave it), returned verbatim.
     signature: str | None = None
-    #: Which provider signed: ``gemini`` or ``anthropic``. Others never see the signature.
+    #: Which provider signed: ``gemini``, ``anthropic``, ``openai`` or ``bedrock``. Others never see
+    #: the signature.
     signed_by: str | None = None
-    #: Canonical JSON object of further Gemini part fields (``video_metadata``, ...), or None.
+    #: Canonical JSON object of further fields that one provider knows: Gemini's of a part
+    #: (``video_metadata``, ...), OpenAI's of an item (``openai_item``); or None.
     extra: str | None = None
 
 

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from app.core.canonical import Json
 from app.core.compile.inputs import Format
-from app.formats import adk_files, anthropic, gemini, native, openai_chat
+from app.formats import adk_files, anthropic, gemini, native, openai_chat, openai_responses
 from app.formats.violations import Validator
 
 
@@ -22,7 +22,13 @@ class Converter(Protocol):
 
 FORMATS: Final[Mapping[str, Format]] = {
     wire.name: wire
-    for wire in (gemini.GEMINI, openai_chat.OPENAI_CHAT, anthropic.ANTHROPIC, native.NATIVE)
+    for wire in (
+        gemini.GEMINI,
+        openai_chat.OPENAI_CHAT,
+        openai_responses.OPENAI_RESPONSES,
+        anthropic.ANTHROPIC,
+        native.NATIVE,
+    )
 }
 
 CONVERTERS: Final[Mapping[str, Converter]] = {
@@ -30,12 +36,14 @@ CONVERTERS: Final[Mapping[str, Converter]] = {
     "native": adk_files.convert_item,
     "gemini": gemini.convert_item,
     "openai_chat": openai_chat.convert_item,
+    "openai_responses": openai_responses.convert_item,
     "anthropic": anthropic.convert_item,
 }
 
 VALIDATORS: Final[Mapping[str, Validator]] = {
     "gemini": gemini.validate,
     "openai_chat": openai_chat.validate,
+    "openai_responses": openai_responses.validate,
     "anthropic": anthropic.validate,
     "native": native.validate,
 }

@@ -378,6 +378,8 @@ def _extra(text: str) -> str:
     """Return further fields in the provider's spelling; the caller's own keys stay as they are."""
     spelled: JsonObject = {}
     for key, value in json.loads(text).items():
+        if key == "openai_item":
+            continue
         is_free = key == "part_metadata" or not isinstance(value, dict)
         spelled[camel(key)] = value if is_free else {camel(k): v for k, v in value.items()}
     return canonical_json(spelled)

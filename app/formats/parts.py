@@ -4,8 +4,8 @@
     {"functionCall": {"name": "f", "args": {"a": 1}}}         FunctionCall(None, "f", '{"a":1}')
     {"function_call": {"name": "f", "args": "{\\"a\\": 1}"}}    the same, with args_text '{"a": 1}'
 
-Beside Gemini's fields a part may hold our own: ``signature_provider``, ``opaque``, and inside calls
-and results ``args_text``, ``response_text``, ``is_error``, ``long_running``.
+Beside Gemini's fields a part may hold our own: ``signature_provider``, ``openai_item``, ``opaque``,
+and inside calls and results ``args_text``, ``response_text``, ``is_error``, ``long_running``.
 """
 
 import json
@@ -46,6 +46,8 @@ _EXTRA_SHAPES: Final[Mapping[str, Shape | None]] = {
     "audio_transcription": None,
     "media_processing": None,
     "speech_metadata": None,
+    # What an item of the Responses API is known by beside what the part says.
+    "openai_item": Shape("an OpenAI item", "id", "type", "phase", "namespace"),
 }
 
 _CONTENT = Shape("content", "role", "parts")

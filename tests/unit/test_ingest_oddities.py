@@ -17,6 +17,7 @@ from app.formats import CONVERTERS, FORMATS
 from app.formats.adk import parse_event
 from tests.compiling import (
     AGENT,
+    HISTORIES,
     append,
     append_items,
     body_of,
@@ -75,8 +76,7 @@ def sent(log: Log, name: str = "openai_chat") -> list[Any]:
     """Return the messages of a compile, which must be valid."""
     result = compile_for(log, name)
     assert violations_of(result, name) == ()
-    body = body_of(result, name)
-    messages: list[Any] = body["messages" if "messages" in body else "contents"]
+    messages: list[Any] = body_of(result, name)[HISTORIES.get(name, "contents")]
     return messages
 
 
@@ -254,6 +254,10 @@ def interleaved() -> Log:
 def test_calls_of_one_message_interleaved_with_their_results_are_one_turn(name: str) -> None:
     messages = sent(interleaved(), name)
     assert rules(interleaved(), name) == []
+    if name == "openai_responses":
+        kinds = [item["type"] for item in messages[1:]]
+        assert kinds == ["function_call"] * 3 + ["function_call_output"] * 3
+        return
     assert roles(messages)[:2] in (["user", "assistant"], ["user", "model"])
     turn = json.dumps(messages[1]).replace("\\", "").replace(" ", "")
     assert all(f'{{"n":{number}}}' in turn for number in range(3))
@@ -391,7 +395,7 @@ def test_image_that_is_repeated_is_sent_each_time(name: str) -> None:
     assert json.dumps(sent(log, name)).count("iVBORw0KGgo=") == 2
 
 
-@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai_chat"])
+@pytest.mark.parametrize("name", sorted(HISTORIES))
 def test_image_that_was_moved_out_by_hash_is_left_out_and_reported(name: str) -> None:
     picture: Json = {"type": "image_url", "image_url": {"url": "attachment://0f3a"}}
     log = chat(user(["look", picture]))

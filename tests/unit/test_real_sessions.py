@@ -31,6 +31,7 @@ from app.formats import FORMATS
 from app.formats.adk import ParsedEvent
 from tests import readers
 from tests.compiling import (
+    HISTORIES,
     append,
     append_items,
     body_of,
@@ -58,6 +59,8 @@ by_family = pytest.mark.parametrize(
 )
 
 
+UNEVEN: Final = ("adk", "gemini", "openai_responses")
+
 #: Repairs that say that a part of the event is not in the request as it was.
 DROPS: Final = frozenset({"late_result", "orphan_result", "replaced", "unsupported_part"})
 
@@ -78,7 +81,8 @@ def test_every_session_is_read(shared_data: Path, read: Any, count: int) -> None
     assert len(sessions) == count
     for session in sessions:
         parsed = parse(session)
-        assert len(parsed) >= len(session.items) or session.format in ("adk", "gemini")
+        # Some hold several events in an item, or records of what was shown on a screen.
+        assert len(parsed) >= len(session.items) or session.format in UNEVEN
         assert append(parsed).events
 
 
@@ -122,7 +126,7 @@ def test_every_session_compiles_alike_twice(shared_data: Path, read: Any, count:
         assert compile_for(once, "gemini").chain == compile_for(again, "gemini").chain
 
 
-@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai_chat"])
+@pytest.mark.parametrize("name", sorted(HISTORIES))
 @by_family
 def test_request_that_is_imported_again_compiles_to_itself(
     shared_data: Path, read: Any, count: int, name: str
@@ -130,21 +134,21 @@ def test_request_that_is_imported_again_compiles_to_itself(
     del count
     for session, log in logs(read, shared_data):
         sent = _history(log, name)
-        if name == "openai_chat" and _has_neighbours(sent):
+        if name in ("openai_chat", "openai_responses") and _has_neighbours(sent):
             # Assistant messages side by side are one response when nothing says otherwise.
             continue
         assert (session.name, _history(append_items(name, sent), name)) == (session.name, sent)
 
 
 def _history(log: Log, name: str) -> list[Any]:
-    history: list[Any] = body_of(compile_for(log, name), name)[
-        "contents" if name == "gemini" else "messages"
-    ]
+    history: list[Any] = body_of(compile_for(log, name), name)[HISTORIES[name]]
     return history
 
 
 def _has_neighbours(messages: list[Any]) -> bool:
-    return any(one["role"] == other["role"] == "assistant" for one, other in pairwise(messages))
+    return any(
+        one.get("role") == other.get("role") == "assistant" for one, other in pairwise(messages)
+    )
 
 
 @by_family
@@ -226,6 +230,19 @@ def test_compactions_of_another_tool_fold(shared_data: Path) -> None:
     shown = [part.placed.seq for content in result.rendered for part in content.parts]
     assert shown[0] == section.fold_seq
     assert not masked & set(shown)
+
+
+def test_reasoning_and_arguments_of_a_rollout_return_as_they_were(shared_data: Path) -> None:
+    ((session, log),) = logs(readers.codex, shared_data)
+    recorded = [line["payload"] for line in session.items if line["type"] == "response_item"]
+    sent: Any = body_of(compile_for(log, "openai_responses"), "openai_responses")["input"]
+    proofs = [one["encrypted_content"] for one in recorded if one["type"] == "reasoning"]
+    assert proofs
+    assert [one["encrypted_content"] for one in sent if one["type"] == "reasoning"] == proofs
+    arguments = [one["arguments"] for one in recorded if one["type"] == "function_call"]
+    assert [one["arguments"] for one in sent if one["type"] == "function_call"] == arguments
+    for name in FORMATS.keys() - {"openai_responses", "native"}:
+        assert not set(_strings(body_of(compile_for(log, name), name))) & set(proofs)
 
 
 def test_a_text_that_is_dropped_is_noticed(shared_data: Path) -> None:
@@ -326,9 +343,13 @@ def _calls_of(body: Any, name: str) -> Iterator[tuple[str, str]]:
                 function = call["function"]
                 yield function["name"], canonical_json(json.loads(function["arguments"]))
         return
-    for turn in body["messages" if name == "anthropic" else "contents"]:
-        parts = turn["content"] if name == "anthropic" else turn["parts"]
-        for part in parts:
+    if name == "openai_responses":
+        for item in body["input"]:
+            if item["type"] == "function_call":
+                yield item["name"], canonical_json(json.loads(item["arguments"]))
+        return
+    for turn in body[HISTORIES.get(name, "contents")]:
+        for part in turn["content" if "content" in turn else "parts"]:
             if part.get("type") == "tool_use":
                 yield part["name"], canonical_json(part["input"])
             call = part.get("functionCall") or part.get("function_call")

@@ -141,6 +141,11 @@ def test_a_missing_file_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         ([{"role": "system", "content": "be kind"}, USER], "openai_chat"),
         ({"system": "be kind", "messages": [USER]}, "anthropic"),
         ([USER, {"role": "assistant", "content": [{"type": "tool_use"}]}], "anthropic"),
+        ({"input": [USER], "instructions": "be kind"}, "openai_responses"),
+        ([USER, {"type": "function_call_output", "call_id": "a"}], "openai_responses"),
+        ([{"role": "user", "content": [{"type": "input_text", "text": "a"}]}], "openai_responses"),
+        ({"object": "response", "output": []}, "openai_responses"),
+        ([{"type": "session_meta", "payload": {}}], "openai_responses"),
     ],
 )
 def test_the_format_is_told_by_the_keys(document: Any, format_name: str) -> None:
