@@ -24,12 +24,15 @@ from app.services.check_health import CheckHealth
 from app.services.compact_session import CompactSession
 from app.services.compare_compiles import CompareCompiles
 from app.services.compile_context import CompileContext
+from app.services.compile_session import CompileSession
 from app.services.compile_stateless import CompileStateless
 from app.services.count_tokens import CountTokens
 from app.services.fold_events import FoldEvents
+from app.services.manage_jobs import ManageJobs
 from app.services.pin_events import PinEvents
 from app.services.prepare_events import BatchLimits, EventPreparer
 from app.services.read_events import ReadEvents
+from app.services.request_compaction import RequestCompaction
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
 from app.services.schedule_compaction import ScheduleCompaction
@@ -149,9 +152,11 @@ def _parts(
         min_seq_wait_ms=settings.min_seq_wait_ms,
     )
     read_events = ReadEvents(database=database, log=log, preparer=preparer)
+    reads = PgCompactionReads(log, preparer.derive)
+    fold_events = FoldEvents(database=database, log=log, append_marker=append_marker)
     compact_session = CompactSession(
         database=database,
-        reads=PgCompactionReads(log, preparer.derive),
+        reads=reads,
         log=log,
         jobs=jobs,
         counters=counters,
@@ -195,8 +200,9 @@ def _parts(
             append_marker=append_marker,
             default_policy=default_policy,
         ),
-        fold_events=FoldEvents(database=database, log=log, append_marker=append_marker),
+        fold_events=fold_events,
         compile_context=compile_context,
+        compile_session=CompileSession(compile_context=compile_context, schedule=schedule),
         compile_stateless=CompileStateless(
             preparer=preparer, compile_context=compile_context, clock=clock
         ),
@@ -204,6 +210,15 @@ def _parts(
             database=database, log=log, compile_context=compile_context
         ),
         count_tokens=CountTokens(tokens=tokens, method=tokens.method, converters=CONVERTERS),
+        request_compaction=RequestCompaction(
+            database=database,
+            reads=reads,
+            jobs=jobs,
+            keys=keys,
+            schedule=schedule,
+            fold_events=fold_events,
+        ),
+        jobs=ManageJobs(database=database, jobs=jobs),
     )
     return Parts(services, wake_up.worker)
 

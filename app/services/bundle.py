@@ -8,11 +8,14 @@ from app.services.authenticate import Authenticate, CreateKey
 from app.services.check_health import CheckHealth
 from app.services.compare_compiles import CompareCompiles
 from app.services.compile_context import CompileContext
+from app.services.compile_session import CompileSession
 from app.services.compile_stateless import CompileStateless
 from app.services.count_tokens import CountTokens
 from app.services.fold_events import FoldEvents
+from app.services.manage_jobs import ManageJobs
 from app.services.pin_events import PinEvents
 from app.services.read_events import ReadEvents
+from app.services.request_compaction import RequestCompaction
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
 from app.services.sessions import ManageSessions
@@ -34,6 +37,9 @@ class Services:
     pin_events: PinEvents
     fold_events: FoldEvents
     compile_context: CompileContext
+    compile_session: CompileSession
     compile_stateless: CompileStateless
     compare_compiles: CompareCompiles
     count_tokens: CountTokens
+    request_compaction: RequestCompaction
+    jobs: ManageJobs

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.core.canonical import Json
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -24,8 +25,9 @@ from app.core.events import (
     UndoRequest,
 )
 from app.core.index import FoldStatus, fold_statuses, resolve
+from app.core.json_text import parse_json
 from app.core.ranges import Ranges, of_seqs, subtract, union
-from app.ports import Connection, Database, EventLog, SessionKey
+from app.ports import Connection, Database, EventLog, LoggedEvent, SessionKey
 from app.services.append_events import AppendResult
 from app.services.append_marker import AppendMarker, NewMarker
 from app.services.idempotency import IdempotentRequest
@@ -55,6 +57,8 @@ class SectionView:
 
     section: Section
     status: FoldStatus
+    #: The summary's ledger as it is answered; empty where nobody made one.
+    ledger: Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,8 @@ class FoldView:
     tokens_before: int
     status: FoldStatus
     sections: tuple[SectionView, ...]
+    #: How it came about: by what, for how long; empty for a caller's own summary.
+    details: Mapping[str, Json]
 
     @property
     def tokens_after(self) -> int:
@@ -210,6 +216,7 @@ class FoldEvents:
         event = await self._log.get_event(connection, key, seq)
         assert event is not None
         status = context.statuses[seq]
+        details, ledgers = _record(event)
         return FoldView(
             seq=seq,
             id=event.id,
@@ -227,14 +234,34 @@ class FoldEvents:
             tokens_before=await self._log.count_tokens(connection, key, covers),
             status=status,
             sections=tuple(
-                SectionView(section, _section_status(status, (seq, number) in context.shown))
+                SectionView(
+                    section,
+                    _section_status(status, (seq, number) in context.shown),
+                    ledgers[number] if number < len(ledgers) else [],
+                )
                 for number, section in enumerate(fold.sections)
             ),
+            details=details,
         )
 
     async def _check_session(self, connection: Connection, key: SessionKey) -> None:
         if await self._log.find_session(connection, key) is None:
             raise SessionNotFoundError
+
+
+def _record(event: LoggedEvent) -> tuple[Mapping[str, Json], Sequence[Json]]:
+    """Return what a fold's own text says beside what it does: details, and a ledger by section."""
+    body = parse_json(event.raw)
+    actions = body.get("actions") if isinstance(body, dict) else None
+    fold = actions.get("fold") if isinstance(actions, dict) else None
+    if not isinstance(fold, dict):
+        return {}, []
+    details, sections = fold.get("details"), fold.get("sections")
+    ledgers = [
+        section.get("ledger") or [] if isinstance(section, dict) else []
+        for section in (sections if isinstance(sections, list) else [])
+    ]
+    return details if isinstance(details, dict) else {}, ledgers
 
 
 class _Context:

@@ -17,9 +17,12 @@ from app.api.dependencies import (
 )
 from app.api.schemas.compactions import (
     CompactionAnswer,
+    CompactionRequest,
     CompactionsPage,
     CompactionsQuery,
+    JobLeft,
     SummaryRequest,
+    UnfoldedAnswer,
     compaction_answer,
 )
 from app.api.schemas.events import EventAnswer, event_text
@@ -29,12 +32,16 @@ from app.core.errors import InvalidInputError
 from app.ports import SessionKey
 from app.services.append_events import AppendResult
 from app.services.bundle import Services
+from app.services.request_compaction import Requested
 
 router: Final = APIRouter()
 
 CAN_READ: Final = [Depends(requires("events:read"))]
 CAN_WRITE: Final = [Depends(requires("events:write"))]
 
+CompactionBody = Annotated[
+    JsonBody[CompactionRequest], Depends(json_body(CompactionRequest, is_optional=True))
+]
 SummaryBody = Annotated[JsonBody[SummaryRequest], Depends(json_body(SummaryRequest))]
 
 
@@ -62,6 +69,44 @@ async def append_summary(
         head_seq=result.head_seq,
         is_replayed=result.is_replayed,
     )
+
+
+@router.post(
+    "/v1/sessions/{sid}/compactions",
+    dependencies=CAN_WRITE,
+    status_code=201,
+    response_model=CompactionAnswer,
+    responses={200: {"model": UnfoldedAnswer}, 202: {"model": JobLeft}},
+    openapi_extra=request_body(CompactionRequest, is_required=False),
+)
+async def request_compaction(
+    bundle: ServicesHere, key: SessionHere, body: CompactionBody, header: Idempotency
+) -> Response:
+    """Fold now: by the policy, or what the request names."""
+    requested = await bundle.request_compaction(
+        key,
+        body.model.to_domain(),
+        wait_ms=body.model.wait_ms,
+        idempotent=header.of(body.digest),
+    )
+    return requested_answer(requested)
+
+
+def requested_answer(requested: Requested) -> Response:
+    """Return the fold, the job that will make it, or why there is none."""
+    is_replayed = requested.is_replayed
+    if requested.fold is not None:
+        body = compaction_answer(requested.fold)
+        return json_answer(body, status=201, is_replayed=is_replayed)
+    if requested.reason is None:
+        return json_answer({"job_id": requested.job_id}, status=202, is_replayed=is_replayed)
+    answer: dict[str, Json] = {
+        "folded": 0,
+        "reason": requested.reason,
+        "detail": requested.detail,
+        "job_id": requested.job_id,
+    }
+    return json_answer(answer, is_replayed=is_replayed)
 
 
 @router.get("/v1/sessions/{sid}/compactions", dependencies=CAN_READ, response_model=CompactionsPage)

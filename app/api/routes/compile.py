@@ -70,9 +70,18 @@ async def compile_session(
             expected_seq=expected_seq,
             idempotent=header.of(body.digest),
         )
-    compiled = await bundle.compile_context(key, body.model.to_request(), append=append)
-    is_replayed = compiled.appended is not None and compiled.appended.is_replayed
-    return text_answer(compile_text(compiled), head_seq=compiled.head_seq, is_replayed=is_replayed)
+    done = await bundle.compile_session(
+        key,
+        body.model.to_request(),
+        append=append,
+        compaction_wait_ms=body.model.compaction_wait_ms,
+    )
+    appended = done.compiled.appended
+    return text_answer(
+        compile_text(done.compiled, compaction=done.compaction),
+        head_seq=done.compiled.head_seq,
+        is_replayed=appended is not None and appended.is_replayed,
+    )
 
 
 @router.post(

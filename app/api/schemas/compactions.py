@@ -1,27 +1,42 @@
 """Summaries and compactions on the wire."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
 from app.api.schemas.fields import (
     MAX_PAGE,
+    MAX_SEQ,
     BranchPath,
     Position,
     QueryModel,
     RequestModel,
     Seq,
+    WaitMs,
     Word,
 )
 from app.core.contents import Part, Text
+from app.core.policy import validate_policy
 from app.formats.adk import parse_content, part_to_native
 from app.ports import SessionKey
+from app.services.compaction_jobs import Asked, Mode
 from app.services.fold_events import CallersSummary, FoldView, SectionView
 from app.services.idempotency import IdempotentRequest
 
 #: More than this is no summary of a part of a session any more.
 MAX_SEQS = 10_000
 MAX_LEVEL = 100
+
+#: What is answered of how a fold came about.
+DETAILS: Final = (
+    "summarizer",
+    "model",
+    "duration_ms",
+    "moment",
+    "usage",
+    "attempts",
+    "fallback_reason",
+)
 
 FoldStatusText = Literal["staged", "active", "superseded", "rewound", "undone"]
 
@@ -88,6 +103,80 @@ class CompactionsQuery(QueryModel):
     after: str | None = None
 
 
+class CompactionRequest(RequestModel):
+    """What to fold now, by the policy or by hand."""
+
+    mode: Mode = "auto"
+    from_seq: Seq | None = None
+    to_seq: Seq | None = None
+    #: So many of the newest live events stay.
+    keep_last: Annotated[int, Field(ge=1, le=MAX_SEQ)] | None = None
+    #: Only events of this branch.
+    branch: BranchPath | None = None
+    #: In place of the policy's: a kind, or an object as in a policy.
+    summarizer: str | dict[str, Any] | None = None
+    wait_ms: WaitMs = 0
+
+    @model_validator(mode="after")
+    def _names_a_range_by_its_mode(self) -> Self:
+        ranged = (self.from_seq, self.to_seq, self.keep_last, self.branch)
+        if self.mode != "range" and ranged != (None,) * len(ranged):
+            raise ValueError("from_seq, to_seq, keep_last and branch belong to mode range")
+        if self.from_seq and self.to_seq and self.from_seq > self.to_seq:
+            raise ValueError("from_seq is above to_seq")
+        return self
+
+    def to_domain(self) -> Asked:
+        """Return what is asked for.
+
+        Raises:
+            InvalidInputError: the summarizer is none.
+        """
+        summarizer = self.summarizer
+        if isinstance(summarizer, str):
+            summarizer = {"kind": summarizer}
+        if summarizer is not None:
+            validate_policy({"summarizer": summarizer})
+        return Asked(
+            mode=self.mode,
+            from_seq=self.from_seq,
+            to_seq=self.to_seq,
+            keep_last=self.keep_last,
+            branch=self.branch,
+            summarizer=summarizer,
+        )
+
+
+class UnfoldedAnswer(BaseModel):
+    """Nothing was folded, and why."""
+
+    folded: Literal[0]
+    reason: str
+    detail: str
+    job_id: str | None = None
+
+
+class JobLeft(BaseModel):
+    """The job that folds."""
+
+    job_id: str
+
+
+class LedgerLineAnswer(BaseModel):
+    """A line that is carried from fold to fold."""
+
+    class_: str = Field(alias="class")
+    text: str
+    seqs: list[tuple[int, int]]
+
+
+class UsageAnswer(BaseModel):
+    """What the model read and wrote."""
+
+    input_tokens: int
+    output_tokens: int
+
+
 class LaneAnswer(BaseModel):
     """A lane."""
 
@@ -101,6 +190,7 @@ class SectionAnswer(BaseModel):
     lane: LaneAnswer
     covers: list[tuple[int, int]]
     content: dict[str, Any]
+    ledger: list[LedgerLineAnswer]
     tokens: int
     status: FoldStatusText
 
@@ -117,6 +207,17 @@ class CompactionAnswer(BaseModel):
     tokens_before: int
     tokens_after: int
     status: FoldStatusText
+    #: What wrote it: `extractive` or a kind of model; null for a caller's own.
+    summarizer: str | None
+    model: str | None
+    duration_ms: int | None
+    #: What made it due.
+    moment: str | None
+    usage: UsageAnswer | None
+    #: How often a model was asked.
+    attempts: int | None
+    #: Why it is not what the policy asked for.
+    fallback_reason: str | None
     sections: list[SectionAnswer]
 
 
@@ -140,6 +241,7 @@ def compaction_answer(view: FoldView) -> dict[str, Any]:
         "tokens_before": view.tokens_before,
         "tokens_after": view.tokens_after,
         "status": view.status,
+        **{key: view.details.get(key) for key in DETAILS},
         "sections": [_section(section) for section in view.sections],
     }
 
@@ -156,6 +258,7 @@ def _section(view: SectionView) -> dict[str, Any]:
             "role": section.role,
             "parts": [part_to_native(part) for part in section.parts],
         },
+        "ledger": view.ledger,
         "tokens": section.tokens,
         "status": view.status,
     }

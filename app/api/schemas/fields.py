@@ -49,6 +49,8 @@ BranchPath: TypeAlias = Annotated[
 ]
 Seq: TypeAlias = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Position: TypeAlias = Annotated[int, Field(ge=0, le=MAX_SEQ)]
+#: How long an answer may wait for something.
+WaitMs: TypeAlias = Annotated[int, Field(ge=0, le=60_000)]
 Order: TypeAlias = Literal["asc", "desc"]
 SessionIdText: TypeAlias = Annotated[str, StringConstraints(pattern=SESSION_ID_PATTERN)]
 JsonObject: TypeAlias = dict[str, Any]

@@ -1,0 +1,66 @@
+"""Compile a session, see whether compaction is due, and wait for the fold if asked to.
+
+Compiling itself reads no policy and appends nothing; what is here happens around it.
+"""
+
+from dataclasses import dataclass, replace
+
+from app.ports import SessionKey
+from app.services.append_events import Append
+from app.services.compile_context import CompileContext, Compiled, CompileRequest
+from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledSession:
+    """What was compiled, and where compaction stands."""
+
+    compiled: Compiled
+    compaction: Scheduled
+
+
+class CompileSession:
+    """Compiles at the head, and minds the size of what comes out."""
+
+    def __init__(self, *, compile_context: CompileContext, schedule: ScheduleCompaction) -> None:
+        self._compile = compile_context
+        self._schedule = schedule
+
+    async def __call__(
+        self,
+        key: SessionKey,
+        request: CompileRequest,
+        *,
+        append: Append | None = None,
+        compaction_wait_ms: int = 0,
+    ) -> CompiledSession:
+        """Compile, after appending what came with the request. Raises what compiling does.
+
+        Args:
+            key: the session's.
+            request: what to compile.
+            append: to be appended first.
+            compaction_wait_ms: for how long a fold that is due may hold up the answer; what is
+                compiled then is what stands after it.
+        """
+        compiled = await self._compile(key, request, append=append)
+        if request.as_of_seq is not None or compiled.compiled_seq != compiled.head_seq:
+            return CompiledSession(compiled, NOT_DUE)
+        scheduled = await self._scheduled(key, compiled)
+        if not scheduled.is_due or scheduled.job_id is None or not compaction_wait_ms:
+            return CompiledSession(compiled, scheduled)
+        job = await self._schedule.wait(key, scheduled.job_id, wait_ms=compaction_wait_ms)
+        if job is None or job.is_open:
+            return CompiledSession(compiled, scheduled)
+        reason = (job.result or job.error or {}).get("reason", scheduled.reason)
+        ended = Scheduled(is_due=False, reason=str(reason), job_id=scheduled.job_id)
+        if not (job.result or {}).get("folded"):
+            return CompiledSession(compiled, ended)
+        again = await self._compile(key, request)
+        return CompiledSession(replace(again, appended=compiled.appended), ended)
+
+    async def _scheduled(self, key: SessionKey, compiled: Compiled) -> Scheduled:
+        appended = compiled.appended
+        if appended is not None and appended.compaction.is_due and not appended.is_replayed:
+            return appended.compaction
+        return await self._schedule.after_compile(key, compiled.tokens.total)

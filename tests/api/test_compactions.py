@@ -1,0 +1,448 @@
+"""Compaction over HTTP: what makes it due, what is answered, and whose it is."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from app.settings import Settings
+from app.wiring import build
+from tests.api.conftest import Api, call, client_of, model, response, settings_for, user
+
+pytestmark = pytest.mark.commits
+
+#: Long enough that folding it is worth a summary.
+TEXT = " ".join(
+    f"Order {number} goes to Oslo before Friday and costs {number * 7} euro."
+    for number in range(40)
+)
+INTERVAL = {
+    "compaction": {"strategy": "interval", "compaction_interval": 3, "overlap_size": 1},
+}
+THRESHOLD = {
+    "compaction": {"strategy": "threshold", "token_threshold": 2000, "event_retention_size": 2},
+}
+WAIT_MS = 30_000
+
+
+@pytest.fixture
+async def working(database_url: str) -> AsyncIterator[Api]:
+    """The service with a worker in it."""
+    async with client_of(settings_for(database_url, worker="embedded")) as client:
+        yield Api(client)
+
+
+def turn(number: int, text: str = TEXT) -> list[dict[str, Any]]:
+    """Return a question and its answer, as an invocation."""
+    said = f"Turn {number}. {text}"
+    invocation_id = f"i{number}"
+    return [user(said, invocation_id=invocation_id), model(said, invocation_id=invocation_id)]
+
+
+async def ended(api: Api, job_id: str) -> dict[str, Any]:
+    """Return a job when it has ended."""
+    for _ in range(600):
+        job: dict[str, Any] = (await api.get(f"/v1/jobs/{job_id}")).json()
+        if job["status"] not in ("ready", "running"):
+            return job
+        await asyncio.sleep(0.05)
+    raise AssertionError(job)
+
+
+async def compactions(api: Api, path: str) -> list[dict[str, Any]]:
+    folds: list[dict[str, Any]] = (await api.get(f"{path}/compactions")).json()["data"]
+    return folds
+
+
+async def filled(api: Api, turns: int, **fields: Any) -> str:
+    """Return a session of so many turns."""
+    path = await api.session(**fields)
+    await api.append(path, *(event for number in range(1, turns + 1) for event in turn(number)))
+    return path
+
+
+# Interval
+
+
+async def test_every_third_invocation_makes_a_fold_that_overlaps_by_one(working: Api) -> None:
+    path = await working.session(policy=INTERVAL)
+    scheduled: list[bool] = []
+    for number in range(1, 10):
+        answer = (await working.append(path, *turn(number)))["compaction"]
+        scheduled.append(answer["scheduled"])
+        if answer["scheduled"]:
+            assert answer["reason"] == "interval"
+            assert (await ended(working, answer["job_id"]))["result"]["folded"] > 0
+
+    assert scheduled == [number % 3 == 0 for number in range(1, 10)]
+    folds = await compactions(working, path)
+    # Seqs 7, 14 and so on are the folds themselves: turns 1-3, 3-6 and 6-9.
+    assert [fold["covers"] for fold in folds] == [
+        [[1, 6]],
+        [[5, 6], [8, 13]],
+        [[12, 13], [15, 20]],
+    ]
+    assert {fold["status"] for fold in folds} == {"active"}
+
+
+async def test_turns_that_were_appended_together_are_folded_one_interval_at_a_time(
+    working: Api,
+) -> None:
+    path = await working.session(policy=INTERVAL)
+
+    answer = await working.append(path, *(e for number in range(1, 10) for e in turn(number)))
+
+    assert answer["compaction"]["scheduled"]
+    for _ in range(600):
+        if len(await compactions(working, path)) == 3:
+            break
+        await asyncio.sleep(0.05)
+    assert [fold["covers"] for fold in await compactions(working, path)] == [
+        [[1, 6]],
+        [[5, 12]],
+        [[11, 18]],
+    ]
+
+
+async def test_an_invocation_with_an_open_call_is_not_complete(api: Api) -> None:
+    one = {"compaction": {"strategy": "interval", "compaction_interval": 1, "overlap_size": 0}}
+    path = await api.session(policy=one)
+    asked = call("search", "c1") | {"invocation_id": "i1"}
+    told = model("I am on it.", invocation_id="i1")
+    answered = response("search", "c1") | {"invocation_id": "i1"}
+
+    before = await api.append(path, user(TEXT, invocation_id="i1"), asked, told)
+    during = await api.append(path, answered)
+    after = await api.append(path, model(TEXT, invocation_id="i1"))
+
+    assert [a["compaction"]["scheduled"] for a in (before, during, after)] == [False, False, True]
+
+
+async def test_an_append_may_say_that_its_invocation_is_complete(api: Api) -> None:
+    one = {"compaction": {"strategy": "interval", "compaction_interval": 1, "overlap_size": 0}}
+    path = await api.session(policy=one)
+
+    begun = await api.append(path, user(TEXT, invocation_id="i1"))
+    said = await api.append(
+        path, call("search", "c1") | {"invocation_id": "i1", "invocation_complete": True}
+    )
+
+    assert not begun["compaction"]["scheduled"]
+    assert said["compaction"]["scheduled"]
+
+
+async def test_a_session_has_one_open_job(api: Api) -> None:
+    path = await api.session(policy=INTERVAL)
+    job_ids = {
+        (await api.append(path, *turn(number)))["compaction"].get("job_id")
+        for number in range(1, 8)
+    }
+
+    assert len(job_ids) == 2
+    assert None in job_ids
+
+
+async def test_a_replayed_append_answers_the_same_job(api: Api) -> None:
+    path = await filled(api, 2, policy=INTERVAL)
+    headers = {"Idempotency-Key": uuid4().hex}
+    body = {"events": turn(3)}
+
+    first = await api.post(f"{path}/events", body, headers=headers)
+    again = await api.post(f"{path}/events", body, headers=headers)
+
+    assert first.json()["compaction"]["scheduled"]
+    assert again.json()["compaction"] == first.json()["compaction"]
+
+
+# Threshold
+
+
+async def test_a_compile_tells_that_it_is_too_large(api: Api) -> None:
+    path = await api.session(policy=THRESHOLD)
+    small = (await api.post(f"{path}/compile", {})).json()["compaction"]
+    # Nothing but a final response asks for a look at an append.
+    await api.append(path, *(user(TEXT, invocation_id="i1") for _ in range(4)))
+
+    large = (await api.post(f"{path}/compile", {})).json()["compaction"]
+
+    assert small == {"due": False, "reason": None, "job_id": None}
+    assert (large["due"], large["reason"]) == (True, "threshold")
+    job = (await api.get(f"/v1/jobs/{large['job_id']}")).json()
+    assert (job["status"], job["kind"]) == ("ready", "compact")
+
+
+async def test_system_and_tools_count_for_the_size_of_a_compile(api: Api) -> None:
+    path = await api.session(policy=THRESHOLD)
+    await api.append(path, user("hi"))
+
+    answer = await api.post(f"{path}/compile", {"system": TEXT * 4})
+
+    assert answer.json()["compaction"]["reason"] == "threshold"
+
+
+async def test_a_compile_may_wait_for_the_fold(working: Api) -> None:
+    path = await filled(working, 1, policy=THRESHOLD)
+    await working.append(path, *(e for number in range(2, 7) for e in turn(number)))
+
+    answer = await working.post(f"{path}/compile", {"compaction_wait_ms": WAIT_MS})
+
+    body = answer.json()
+    assert not body["compaction"]["due"]
+    assert body["tokens"]["by_segment"]["summaries"] > 0
+    assert body["tokens"]["total"] < 2000 + 2 * 1100
+    [fold, *_] = await compactions(working, path)
+    assert (fold["moment"], fold["summarizer"]) == ("threshold", "extractive")
+
+
+async def test_a_wait_that_runs_out_answers_without_the_fold(api: Api) -> None:
+    path = await api.session(policy=THRESHOLD)
+    await api.append(path, *(user(TEXT) for _ in range(4)))
+
+    answer = await api.post(f"{path}/compile", {"compaction_wait_ms": 50})
+
+    assert answer.status_code == 200
+    assert answer.json()["compaction"]["due"]
+    assert answer.json()["tokens"]["by_segment"]["summaries"] == 0
+
+
+async def test_a_compile_of_the_past_asks_for_no_fold(api: Api) -> None:
+    path = await api.session(policy=THRESHOLD)
+    await api.append(path, *(user(TEXT) for _ in range(4)))
+
+    answer = await api.post(f"{path}/compile", {"as_of_seq": 4})
+
+    assert not answer.json()["compaction"]["due"]
+
+
+async def test_the_default_policy_does_nothing_for_a_session_that_fits(api: Api) -> None:
+    path = await api.session()
+
+    appended = await api.append(path, *(e for number in range(1, 9) for e in turn(number)))
+    compiled = (await api.post(f"{path}/compile", {})).json()
+
+    assert not appended["compaction"]["scheduled"]
+    assert not compiled["compaction"]["due"]
+
+
+# Policies
+
+
+async def test_a_session_without_a_policy_follows_its_app(api: Api) -> None:
+    app = f"app-{uuid4().hex}"
+    await api.put(f"/v1/apps/{app}/policy", INTERVAL)
+    follows = await filled(api, 2, app_name=app)
+    differs = await filled(api, 2, app_name=app, policy={"compaction": {"strategy": "none"}})
+
+    assert (await api.append(follows, *turn(3)))["compaction"]["scheduled"]
+    assert not (await api.append(differs, *turn(3)))["compaction"]["scheduled"]
+
+
+async def test_the_server_has_a_policy_for_all_others(database_url: str) -> None:
+    async with client_of(settings_for(database_url, default_policy=INTERVAL)) as client:
+        api = Api(client)
+        path = await filled(api, 2)
+
+        assert (await api.append(path, *turn(3)))["compaction"]["scheduled"]
+
+
+async def test_without_a_summarizer_nothing_is_due(api: Api) -> None:
+    path = await filled(api, 2, policy={**INTERVAL, "summarizer": {"kind": "none"}})
+
+    assert not (await api.append(path, *turn(3)))["compaction"]["scheduled"]
+    asked = await api.post(f"{path}/compactions", {"mode": "range"})
+    assert (asked.status_code, asked.json()["reason"]) == (200, "no_summarizer")
+
+
+async def test_a_model_that_the_server_does_not_have_is_made_up_for_by_code(working: Api) -> None:
+    path = await filled(working, 3, policy={"summarizer": {"kind": "openai", "model": "any"}})
+
+    answer = await working.post(f"{path}/compactions", {"mode": "range", "wait_ms": WAIT_MS})
+
+    assert answer.status_code == 201
+    assert answer.json()["fallback_reason"] == "not_configured"
+    assert answer.json()["summarizer"] == "extractive"
+
+
+# On request
+
+
+async def test_a_range_is_folded_on_request(working: Api) -> None:
+    path = await filled(working, 4)
+
+    answer = await working.post(
+        f"{path}/compactions", {"mode": "range", "from_seq": 1, "to_seq": 4, "wait_ms": WAIT_MS}
+    )
+
+    assert answer.status_code == 201
+    fold = answer.json()
+    assert (fold["covers"], fold["moment"], fold["level"]) == ([[1, 4]], "range", 1)
+    assert 0 < fold["tokens_after"] < fold["tokens_before"]
+    assert fold["duration_ms"] >= 0
+    [section] = fold["sections"]
+    assert section["ledger"]
+    assert set(section["ledger"][0]) == {"class", "text", "seqs"}
+    assert [fold] == await compactions(working, path)
+    assert (await working.get(f"{path}/compactions/{fold['seq']}")).json() == fold
+
+
+async def test_the_newest_events_stay_if_asked_for(working: Api) -> None:
+    path = await filled(working, 4)
+
+    answer = await working.post(
+        f"{path}/compactions", {"mode": "range", "keep_last": 2, "wait_ms": WAIT_MS}
+    )
+
+    assert answer.json()["covers"] == [[1, 6]]
+
+
+async def test_without_a_wait_the_job_is_answered(api: Api) -> None:
+    path = await filled(api, 4)
+
+    answer = await api.post(f"{path}/compactions", {"mode": "range"})
+
+    assert answer.status_code == 202
+    job = (await api.get(f"/v1/jobs/{answer.json()['job_id']}")).json()
+    assert (job["status"], job["kind"], job["attempts"]) == ("ready", "compact_asked", 0)
+
+
+async def test_what_cannot_be_folded_says_why_at_once(api: Api) -> None:
+    path = await api.session()
+
+    empty = await api.post(f"{path}/compactions")
+    await api.append(path, *turn(1))
+    await api.post(f"{path}/pins", {"seqs": [1, 2]})
+    pinned = await api.post(f"{path}/compactions", {"mode": "range"})
+    missing = await api.post("/v1/sessions/none/compactions")
+
+    assert empty.status_code == pinned.status_code == 200
+    assert empty.json()["folded"] == pinned.json()["folded"] == 0
+    assert pinned.json()["reason"] == "all_protected"
+    assert missing.status_code == 404
+
+
+async def test_a_repeated_request_makes_one_fold(working: Api) -> None:
+    path = await filled(working, 4)
+    headers = {"Idempotency-Key": uuid4().hex}
+    body = {"mode": "range", "to_seq": 4, "wait_ms": WAIT_MS}
+
+    first = await working.post(f"{path}/compactions", body, headers=headers)
+    again = await working.post(f"{path}/compactions", body, headers=headers)
+
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.json() == first.json()
+    assert len(await compactions(working, path)) == 1
+
+
+async def test_another_wish_waits_until_the_first_is_done(api: Api) -> None:
+    path = await filled(api, 4)
+    first = await api.post(f"{path}/compactions", {"mode": "range", "to_seq": 4})
+
+    same = await api.post(f"{path}/compactions", {"mode": "range", "to_seq": 4})
+    other = await api.post(f"{path}/compactions", {"mode": "range", "to_seq": 6})
+
+    assert same.json() == first.json()
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+    assert other.json()["job_id"] == first.json()["job_id"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"mode": "interval", "from_seq": 1},
+        {"mode": "range", "from_seq": 4, "to_seq": 2},
+        {"mode": "fanout"},
+        {"summarizer": "gpt"},
+        {"summarizer": {"kind": "openai", "url": "http://example.com"}},
+        {"wait_ms": 10**9},
+    ],
+)
+async def test_wishes_that_make_no_sense_are_refused(api: Api, body: dict[str, Any]) -> None:
+    path = await filled(api, 1)
+
+    answer = await api.post(f"{path}/compactions", body)
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+async def test_a_staged_fold_changes_nothing_until_it_is_activated(working: Api) -> None:
+    staged = {"compaction": {"strategy": "auto", "activation": "staged"}}
+    path = await filled(working, 4, policy=staged)
+    before = (await working.post(f"{path}/compile", {})).json()
+
+    fold = (
+        await working.post(
+            f"{path}/compactions", {"mode": "range", "to_seq": 4, "wait_ms": WAIT_MS}
+        )
+    ).json()
+
+    assert fold["status"] == "staged"
+    staging = (await working.post(f"{path}/compile", {})).json()
+    assert staging["request"] == before["request"]
+    again = await working.post(f"{path}/compactions", {"mode": "range", "to_seq": 4})
+    assert again.json()["folded"] == 0
+    await working.post(f"{path}/compactions/{fold['seq']}/activate")
+    active = (await working.post(f"{path}/compile", {})).json()
+    assert active["tokens"]["by_segment"]["summaries"] == fold["tokens_after"]
+
+
+async def test_an_open_call_stays_out_of_a_fold(working: Api) -> None:
+    path = await filled(working, 2)
+    await working.append(path, call("search", "c1"), *turn(3))
+
+    answer = await working.post(f"{path}/compactions", {"mode": "range", "wait_ms": WAIT_MS})
+
+    assert answer.status_code == 201
+    compiled = (await working.post(f"{path}/compile", {})).json()
+    assert answer.json()["holes"] or compiled["pending"] == []
+
+
+# Jobs
+
+
+async def test_a_cancelled_job_is_not_done(api: Api, database_url: str) -> None:
+    path = await filled(api, 4)
+    job_id = (await api.post(f"{path}/compactions", {"mode": "range"})).json()["job_id"]
+
+    cancelled = await api.post(f"/v1/jobs/{job_id}/cancel")
+
+    assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")
+    async with client_of(settings_for(database_url, worker="embedded")) as client:
+        other = Api(client)
+        done = await filled(other, 4)
+        await other.post(f"{done}/compactions", {"mode": "range", "wait_ms": WAIT_MS})
+    assert await compactions(api, path) == []
+    assert (await api.get(f"/v1/jobs/{job_id}")).json()["status"] == "cancelled"
+
+
+async def _key_for(settings: Settings, tenant: str) -> str:
+    async with build(settings) as services:
+        scopes = ("events:write", "events:read", "compile")
+        return await services.create_key(tenant_id=tenant, name="test", scopes=scopes)
+
+
+async def test_jobs_belong_to_their_tenant(api: Api, database_url: str) -> None:
+    path = await filled(api, 4)
+    job_id = (await api.post(f"{path}/compactions", {"mode": "range"})).json()["job_id"]
+    key = await _key_for(settings_for(database_url), f"tenant-{uuid4().hex}")
+    other = Api(api.client, key=key)
+
+    for answer in (
+        await other.get(f"/v1/jobs/{job_id}"),
+        await other.post(f"/v1/jobs/{job_id}/cancel"),
+        await other.post(f"{path}/compactions", {"mode": "range"}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert (await api.get(f"/v1/jobs/{job_id}")).json()["status"] == "ready"
+
+
+async def test_a_job_goes_with_its_session(api: Api) -> None:
+    path = await filled(api, 4)
+    job_id = (await api.post(f"{path}/compactions", {"mode": "range"})).json()["job_id"]
+
+    await api.delete(path)
+
+    assert (await api.get(f"/v1/jobs/{job_id}")).status_code == 404
+    assert (await api.get("/v1/jobs/not-an-id")).status_code == 422
