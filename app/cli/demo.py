@@ -143,7 +143,7 @@ class _Demo:
 
     def _append(self) -> None:
         self._heading("Append the session", "every event is kept as it was sent, for ever")
-        self._call("PUT", "", {"app_name": "demo", "user_id": "you", **self._state()})
+        self._call("PUT", "", {"app_name": "demo", "user_id": "you", **self._state(), **_BY_HAND})
         warnings, tokens, started_at = 0, 0, time.perf_counter()
         for batch in _batches(self._session.items):
             body: Json = {
@@ -400,6 +400,8 @@ class _Demo:
 
 # ----------------------------------------------------------------------------------------- values
 
+#: What is folded here is folded by the caller.
+_BY_HAND: Final[Mapping[str, Json]] = {"policy": {"compaction": {"strategy": "none"}}}
 _FIGURES: Final = ("", "turns", "parts", "tokens", "cacheable", "fingerprint")
 _RIGHT: Final = (1, 2, 3, 4)
 
