@@ -3,10 +3,10 @@
     FoldlineError
       InvalidInputError             MalformedBodyError, InvalidEventError, RewindTargetError,
                                     CompactionRangeError, PinLimitError
-      NotFoundError                 SessionNotFoundError, EventNotFoundError
+      NotFoundError                 SessionNotFoundError, EventNotFoundError, JobNotFoundError
       ConflictError                 ConcurrentAppendError, SessionExistsError, EventIdReusedError,
                                     IdempotencyMismatchError, IdempotencyInProgressError,
-                                    NotYetVisibleError
+                                    NotYetVisibleError, CompactionUnderWayError
       AccessError                   UnauthenticatedError, ForbiddenError
       TooLargeError
       BudgetExceededError
@@ -14,7 +14,7 @@
       StorageError                  StorageUnavailableError
       ProviderError                 ProviderTimeoutError, ProviderUnavailableError,
                                     ProviderRateLimitedError, ProviderRejectedError
-      SummaryRefusedError
+      SummaryRefusedError, PlanOvertakenError, LeaseLostError
 
 Errors carry typed fields, never HTTP statuses: jobs and the command line raise the same ones.
 ``code`` is the stable slug that clients match on; a class's docstring is its default message.
@@ -86,6 +86,10 @@ class EventNotFoundError(NotFoundError):
     """No such event."""
 
 
+class JobNotFoundError(NotFoundError):
+    """No such job."""
+
+
 class ConflictError(FoldlineError):
     """The request conflicts with the current state."""
 
@@ -154,6 +158,19 @@ class NotYetVisibleError(ConflictError):
 
     def members(self) -> Mapping[str, object]:
         return {"head_seq": self.head_seq}
+
+
+class CompactionUnderWayError(ConflictError):
+    """Another compaction was asked for and is still under way."""
+
+    retryable = True
+
+    def __init__(self, *, job_id: str) -> None:
+        super().__init__()
+        self.job_id = job_id
+
+    def members(self) -> Mapping[str, object]:
+        return {"job_id": self.job_id}
 
 
 class AccessError(FoldlineError):
@@ -307,3 +324,16 @@ class SummaryRefusedError(FoldlineError):
 
     def members(self) -> Mapping[str, object]:
         return {"reason": self.reason}
+
+
+class LeaseLostError(FoldlineError):
+    """The job belongs to someone else now, or was cancelled."""
+
+    code = "lease_lost"
+
+
+class PlanOvertakenError(FoldlineError):
+    """What was planned does not stand any more."""
+
+    code = "plan_overtaken"
+    retryable = True

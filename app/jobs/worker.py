@@ -21,10 +21,9 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from app.core.canonical import Json
-from app.core.errors import FoldlineError, StorageError
+from app.core.errors import FoldlineError, LeaseLostError, StorageError
 from app.jobs.retries import retry_delay_s
 from app.ports import ClaimLimits, Database, Job, JobQueue
-from app.services.compact_session import LeaseLostError
 
 #: Does one job and ends it; raises when it cannot.
 Handler: TypeAlias = Callable[[Job], Awaitable[None]]

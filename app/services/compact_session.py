@@ -24,7 +24,12 @@ from app.core.compaction.plan import Nothing, Plan, PlannedSection
 from app.core.compaction.policy import CompactionPolicy, SummarizerPolicy
 from app.core.compaction.summary import SectionSummary
 from app.core.contents import Opaque, Part, Text
-from app.core.errors import CompactionRangeError, FoldlineError, SummaryRefusedError
+from app.core.errors import (
+    CompactionRangeError,
+    LeaseLostError,
+    PlanOvertakenError,
+    SummaryRefusedError,
+)
 from app.core.events import Fold, FoldRequest
 from app.core.index import Index
 from app.core.lanes import Lane
@@ -58,19 +63,6 @@ SUMMARIZE_TIMEOUT_S: Final = 300.0
 Summaries = Mapping[Lane, SectionSummary]
 
 log = structlog.get_logger(__name__)
-
-
-class LeaseLostError(FoldlineError):
-    """The job belongs to someone else now, or was cancelled."""
-
-    code = "lease_lost"
-
-
-class PlanOvertakenError(FoldlineError):
-    """What was planned does not stand any more."""
-
-    code = "plan_overtaken"
-    retryable = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,8 @@
 
 from uuid import UUID
 
-from app.core.errors import NotFoundError
+from app.core.errors import JobNotFoundError
 from app.ports import Database, Job, JobQueue
-
-
-class JobNotFoundError(NotFoundError):
-    """No such job."""
 
 
 class ManageJobs:

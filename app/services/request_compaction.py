@@ -1,14 +1,13 @@
 """Fold on request: look whether there is anything to fold, leave a job, wait for it a while."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 from app.core.canonical import Json
 from app.core.compaction.plan import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy, SummarizerPolicy
-from app.core.errors import ConflictError, SessionNotFoundError
+from app.core.errors import CompactionUnderWayError, SessionNotFoundError
 from app.ports import (
     CompactionReads,
     CompactionStanding,
@@ -24,19 +23,6 @@ from app.services.compaction_jobs import COMPACT_ASKED, Asked
 from app.services.fold_events import FoldEvents, FoldView
 from app.services.idempotency import IdempotentRequest
 from app.services.schedule_compaction import ScheduleCompaction
-
-
-class CompactionUnderWayError(ConflictError):
-    """Another compaction was asked for and is still under way."""
-
-    retryable = True
-
-    def __init__(self, *, job_id: UUID) -> None:
-        super().__init__()
-        self.job_id = job_id
-
-    def members(self) -> Mapping[str, object]:
-        return {"job_id": str(self.job_id)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +131,7 @@ class RequestCompaction:
             job_id = await self._jobs.enqueue(connection, new)
             job = await self._jobs.get(connection, key.tenant_id, job_id)
             if job is not None and dict(job.payload) != payload:
-                raise CompactionUnderWayError(job_id=job_id)
+                raise CompactionUnderWayError(job_id=str(job_id))
             answer: dict[str, Json] = {"job_id": str(job_id)}
             await idempotency.keep(self._keys, connection, idempotent, answer, key=key)
         return str(job_id), False
