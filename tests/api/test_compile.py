@@ -452,3 +452,39 @@ async def test_verified_compiles_answer_as_ever(database_url: str, name: str) ->
         path = await api.session()
         await api.append(path, model("first"), call("f", "c1"), call("f", "c1"), user("y"))
         await compiled(api, path, agent="agent", format=name)
+
+
+# Budget
+
+
+async def test_a_compile_fits_its_budget_and_says_what_was_cut(api: Api) -> None:
+    path = await api.session()
+    result = response("read", "c", {"text": "word " * 2_000})
+    await api.append(
+        path, user("read it"), call("read", "c"), result, model("done"), user("and now?")
+    )
+    answer = await compiled(api, path, agent="agent", budget={"max_input_tokens": 500})
+    assert answer["budget"]["limit"] == 500
+    assert answer["budget"]["used"] == answer["tokens"]["total"] <= 500
+    assert [cut["action"] for cut in answer["budget"]["actions"]] == ["stubbed"]
+    assert [cut["seq"] for cut in answer["budget"]["actions"]] == [3]
+
+
+async def test_what_cannot_be_cut_is_refused_with_the_tokens_of_each_segment(api: Api) -> None:
+    path = await api.session()
+    await api.append(path, user("word " * 200))
+    body = {"agent": "agent", "budget": {"max_input_tokens": 50}}
+    answer = await api.post(f"{path}/compile", body)
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert problem["code"] == "over_budget"
+    assert problem["segment"] == "history"
+    assert problem["by_segment"]["history"] == problem["required_tokens"] > 50
+
+
+async def test_a_reserve_that_leaves_nothing_is_refused(api: Api) -> None:
+    path = await api.session()
+    body = {"budget": {"max_input_tokens": 50, "reserve_output_tokens": 50}}
+    answer = await api.post(f"{path}/compile", body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/budget"

@@ -186,7 +186,8 @@ def _exceeded(contents: Contents, inputs: CompileInput, budget: int) -> BudgetEx
     by_segment: dict[str, int] = {"system": inputs.system_tokens, "tools": inputs.tools_tokens}
     for content in contents:
         for placed in content.parts:
-            by_segment[placed.segment] = by_segment.get(placed.segment, 0) + placed.tokens
+            name = str(placed.segment)
+            by_segment[name] = by_segment.get(name, 0) + placed.tokens
     return BudgetExceededError(
         budget_tokens=budget,
         required_tokens=sum(by_segment.values()),
