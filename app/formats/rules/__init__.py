@@ -1,0 +1,1 @@
+"""What models take, cache and cost: a dated data file, and the reading of it."""
