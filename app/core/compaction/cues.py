@@ -17,7 +17,7 @@ import re
 from typing import Final
 
 from app.core.compaction.ledger import LedgerClass
-from app.core.compaction.statements import NEGATION, any_of
+from app.core.compaction.statements import CJK, NEGATION, any_of
 
 # Words that forbid or demand whatever the rest of the sentence says.
 _STRONG_RULE: Final = any_of(
@@ -48,8 +48,8 @@ _WEAK_RULE: Final = any_of(
     r"(?:截止|期限|预算|上限|下限|限制|要求|规定|规则|约束).{0,20}[\d一二三四五六七八九十百千万]",
 )
 _PREFERENCE: Final = any_of(
-    r"\b(?:prefer(?:s|red|ences?|ably)?|would rather|rather than|favou?rite|i(?:['’]d)? (?:like"
-    r"|love|hate|want)"
+    r"\b(?:prefer(?:s|red|ences?|ably)?|(?:would|['’]d) rather|rather than|favou?rite"
+    r"|i(?:['’]d)? (?:like|love|hate|want)"
     r"|likes?|dislikes?|i enjoy|style|tone of|please (?:use|keep|write|answer|reply|format))\b",
     r"喜欢|偏好|偏爱|更愿意|宁愿|希望|习惯|倾向|最好|请用|请以|讨厌|不喜欢|口味|风格",
     r"\b(?:bevorzug\w+|lieber|préfér\w+|prefier\w+|prefir\w+)\b|好む|好み|好き|선호",
@@ -131,9 +131,18 @@ _POINTING: Final = any_of(
     r"[它其此]|这个|那个|这些|那些|他们?|她们?|该",
 )
 _CODE_LIKE: Final = re.compile(
-    r"[{};]\s*$|^\s*(?:def|class|import|from|const|let|var|return|if|for|fn|func"
-    r"|public)\b.*[:;{(]|=>|</|\|\s*\|"
+    r"[{};,(\[]\s*$|^\s*(?:def|class|import|from|const|let|var|return|fn|func|public)\b.*[:;{(=]"
+    r"|=>|</|\|\s*\||^\s*(?:\d+[:|]|[{}\[\]<>$%|+@/]|--|//|#!)|\w\(\w*\)|\w = \w|\S{90}"
+    r"|\b[A-Z]\w*(?:Error|Exception|Warning)\b|^\s*File \"|^\s*Traceback\b"
+    # Diagnostics of tools, and the lines they draw.
+    r"|^\W*(?:error|warning|warn|info|debug|note)\b[:\]]|[\u2500-\u257f]"
 )
+_PLAIN_WORD: Final = re.compile(rf"\b[A-Za-z]?[a-zà-ÿ]{{2,}}\b|[{CJK}]{{2}}")
+#: What a sentence is written with, beside letters, digits and blanks.
+_PUNCTUATION: Final = frozenset(".,;:!?'’\"-–—()/%$€£¥&@#“”。，！？、：；（）「」《》…")
+#: Above these parts of symbols and of digits a line is data.
+_MOST_SYMBOLS: Final = 0.06
+_MOST_DIGITS: Final = 0.5
 
 
 def label_of(text: str) -> tuple[str, LedgerClass | None]:
@@ -207,6 +216,18 @@ def points_back(text: str) -> bool:
     return _POINTING.search(text) is not None
 
 
-def is_code_like(text: str) -> bool:
-    """Tell whether a line is more likely code or markup than a sentence."""
-    return _CODE_LIKE.search(text) is not None
+def is_heading(text: str) -> bool:
+    """Tell whether the line only announces what follows."""
+    return text.endswith((":", "："))
+
+
+def is_prose(text: str) -> bool:
+    """Tell whether a line is more likely a sentence than code, markup or a table."""
+    if _CODE_LIKE.search(text) or not _PLAIN_WORD.search(text):
+        return False
+    digits = sum(character.isdigit() for character in text)
+    symbols = sum(
+        not character.isalnum() and not character.isspace() and character not in _PUNCTUATION
+        for character in text
+    )
+    return symbols <= _MOST_SYMBOLS * len(text) and digits <= _MOST_DIGITS * len(text)

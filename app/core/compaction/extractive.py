@@ -28,9 +28,10 @@ from typing import Final
 
 from app.core.compaction.cues import (
     class_of,
-    is_code_like,
     is_emphatic,
+    is_heading,
     is_open_question,
+    is_prose,
     is_strong_rule,
     is_update,
     label_of,
@@ -82,6 +83,8 @@ MAX_READ_CHARACTERS: Final = 24_000
 #: New lines beside those carried may always take this part of the ledger.
 NEW_SHARE: Final = 0.3
 
+#: Nobody types more at once: a longer text was pasted, and its single statements weigh less.
+TYPED_CHARACTERS: Final = 1_500
 #: Statements of one line are joined up to this length.
 MAX_JOINED_CHARACTERS: Final = 320
 
@@ -96,7 +99,7 @@ _CLASS_SCORE: Final = {
     LedgerClass.FACT: 0.0,
 }
 #: From this score on a line may take the room of the story.
-_WEIGHTY: Final = 4.0
+_WEIGHTY: Final = 3.5
 _MAX_EXACT_SCORE: Final = 3.0
 #: An agent that says again what the user said adds nothing.
 _ECHO_WORDS: Final = 0.7
@@ -145,6 +148,11 @@ class Candidate:
     #: The statement, without name and quotation.
     text: str
     speaker: Speaker
+
+    @property
+    def is_weighty(self) -> bool:
+        """Tell whether it may take the room of the story and of what others said."""
+        return self.speaker is Speaker.USER and self.score >= _WEIGHTY
 
 
 def extract_section(
@@ -253,6 +261,7 @@ def _answered(sayings: Sequence[_Saying]) -> list[bool]:
 class _Draft:
     """Statements of one line that belong together."""
 
+    speaker: Speaker
     kind: LedgerClass
     text: str
     #: Without the label that its heading repeats.
@@ -262,6 +271,7 @@ class _Draft:
     def and_then(self, other: "_Draft") -> "_Draft":
         kind = max(self.kind, other.kind, key=_CLASS_SCORE.__getitem__)
         return _Draft(
+            self.speaker,
             kind,
             f"{self.text} {other.text}",
             f"{self.told} {other.told}",
@@ -294,6 +304,8 @@ def _drafts(saying: _Saying, *, is_answered: bool) -> Iterator[_Draft]:
 def _belongs(held: _Draft, draft: _Draft, statement: Statement) -> bool:
     if statement.starts_line or len(held.told) + len(draft.told) > MAX_JOINED_CHARACTERS:
         return False
+    if held.speaker is not draft.speaker:
+        return False
     return held.kind is draft.kind or points_back(draft.text)
 
 
@@ -310,31 +322,36 @@ def _draft(
         heading: what the label of its line says that it is.
     """
     text, speaker = statement.text, saying.speaker
-    is_prose = not statement.in_code and not is_code_like(text)
-    kind = _kind(saying, text, heading) if is_prose else None
+    is_data = speaker is Speaker.TOOL or statement.in_code or not is_prose(text)
+    kind = None if is_data else _kind(saying, text, heading)
     if kind is LedgerClass.QUESTION and is_answered and not is_open_question(text):
         return None
     label, labelled = label_of(text)
-    score = _ROLE_SCORE[speaker] + _shape_score(text)
-    score += _CLASS_SCORE[kind] if kind is not None else 0.0
-    score += 1.5 if heading is not None else 0.5 if label else 0.0
-    score += (1.0 if is_emphatic(text) else 0.0) if is_prose else -1.0
-    if score < _LEAST_SCORE[speaker]:
+    score = _shape_score(text)
+    if is_data:
+        # Whoever pasted it: code and tables are a tool's, and order nobody about.
+        speaker = Speaker.TOOL
+    else:
+        score += _CLASS_SCORE[kind] if kind is not None else 0.0
+        score += 1.5 if heading is not None else 0.5 if label else 0.0
+        score += 1.0 if is_emphatic(text) else 0.0
+    score += _ROLE_SCORE[speaker]
+    if len(saying.text) > TYPED_CHARACTERS and heading is None:
+        score -= 1.0
+    if score < _LEAST_SCORE[speaker] or is_heading(text):
         return None
-    told = text.removeprefix(label).strip() if labelled is not None else text
-    return _Draft(kind or LedgerClass.FACT, text, told, score)
+    told = text.removeprefix(label).strip() if labelled is not None and not is_data else text
+    return _Draft(speaker, kind or LedgerClass.FACT, text, told, score)
 
 
 def _candidate(saying: _Saying, draft: _Draft, newness: float) -> Candidate:
-    is_user = saying.speaker is Speaker.USER
+    is_user = draft.speaker is Speaker.USER
     told = draft.told if is_user else quoted_text(saying.name, draft.told)
     line = LedgerLine(draft.kind, told, saying.seqs)
-    return Candidate(line, draft.score + newness, draft.text, saying.speaker)
+    return Candidate(line, draft.score + newness, draft.text, draft.speaker)
 
 
 def _kind(saying: _Saying, text: str, heading: LedgerClass | None) -> LedgerClass | None:
-    if saying.speaker is Speaker.TOOL:
-        return None
     kind = class_of(text)
     if kind is LedgerClass.RULE and not is_strong_rule(text) and not _limits(text):
         kind = None
@@ -353,7 +370,7 @@ def _limits(text: str) -> bool:
 def _shape_score(text: str) -> float:
     """Score what can be looked up, named or compared, less what a long sentence costs."""
     score = min(_MAX_EXACT_SCORE, 1.0 * len(exact_tokens(text)))
-    score += 1.0 if names(text) else 0.0
+    score += 1.5 if names(text) else 0.0
     score += 1.0 if tells_of_something(text) else 0.0
     return score - len(text) / 250
 
@@ -373,44 +390,77 @@ def _without_echoes(candidates: Iterable[Candidate]) -> list[Candidate]:
 # Superseded lines
 
 
+class _Standing:
+    """Lines that a later statement may take the place of, by what they are about."""
+
+    def __init__(self, lines: Iterable[LedgerLine]) -> None:
+        self.gone: set[LedgerLine] = set()
+        self._exact: dict[LedgerLine, frozenset[str]] = {}
+        self._about: dict[LedgerLine, frozenset[str]] = {}
+        self._by_shape: dict[str, list[LedgerLine]] = {}
+        for line in lines:
+            self.add(line)
+
+    def add(self, line: LedgerLine) -> None:
+        """Let a line of the user stand; what others said has no say and no place to lose."""
+        exact = exact_tokens(line.text)
+        if line.is_quoted or line.left_out or not exact:
+            return
+        self._exact[line] = exact
+        self._about[line] = words(line.text) - _value_words(exact)
+        self._by_shape.setdefault(masked(line.text), []).append(line)
+
+    def supersede(self, update: Candidate) -> None:
+        """Note the lines whose place a statement takes."""
+        gone = {
+            line
+            for line in self._by_shape.get(masked(update.line.text), ())
+            if self._is_restated(line, update.line)
+        }
+        if not gone and is_update(update.text):
+            gone = self._most_alike(update)
+        self.gone |= gone
+        for line in gone & self._about.keys():
+            del self._about[line]
+
+    def _is_restated(self, line: LedgerLine, update: LedgerLine) -> bool:
+        """Tell whether the update is the same sentence about the same thing with another value.
+
+        "The cap is $5." and "The cap is $7." are; "Node 1 is up." and "Node 2 is up." are not, and
+        neither are two lines of one list.
+        """
+        return (
+            line.seqs != update.seqs
+            and not self._exact[line] <= exact_tokens(update.text)
+            and _shared_beginning(line.text, update.text)
+        )
+
+    def _most_alike(self, update: Candidate) -> set[LedgerLine]:
+        """Return the line that the update is most about, if it gives another value for it."""
+        exact = exact_tokens(update.text)
+        about = words(update.text) - _value_words(exact)
+        alike = {
+            line: len(about & other) / max(1, len(about | other))
+            for line, other in self._about.items()
+            if exact and not self._exact[line] <= exact
+        }
+        best = max(alike, key=alike.__getitem__, default=None)
+        return {best} if best is not None and alike[best] >= _SUPERSEDED_WORDS else set()
+
+
 def _without_superseded(
     known: Sequence[LedgerLine], fresh: Sequence[Candidate]
 ) -> tuple[list[LedgerLine], list[Candidate]]:
     """Leave out lines whose place a later statement of the user says to take."""
-    old = list(known)
-    kept: list[Candidate] = []
+    standing = _Standing(known)
     for candidate in fresh:
         if candidate.speaker is Speaker.USER:
-            old, kept = _superseded_by(candidate, old, kept)
-        kept.append(candidate)
-    return old, kept
-
-
-def _superseded_by(
-    update: Candidate, known: list[LedgerLine], fresh: list[Candidate]
-) -> tuple[list[LedgerLine], list[Candidate]]:
-    lines = [*known, *(one.line for one in fresh)]
-    gone = {line for line in lines if _is_restated(line, update)}
-    if not gone and is_update(update.text):
-        gone = _most_alike(lines, update)
-    if not gone:
-        return known, fresh
-    return (
-        [line for line in known if line not in gone],
-        [one for one in fresh if one.line not in gone],
-    )
-
-
-def _is_restated(line: LedgerLine, update: Candidate) -> bool:
-    """Tell whether the update is the same sentence about the same thing, with another value.
-
-    "The cap is $5." and "The cap is $7." are; "Node 1 is up." and "Node 2 is up." are not, and
-    neither are two lines of one list.
-    """
-    if line.seqs == update.line.seqs or line.is_quoted or not _differs(line, update):
-        return False
-    old, new = line.text, update.line.text
-    return masked(old) == masked(new) and _shared_beginning(old, new)
+            standing.supersede(candidate)
+            standing.add(candidate.line)
+    gone = standing.gone
+    return [line for line in known if line not in gone], [
+        one for one in fresh if one.line not in gone
+    ]
 
 
 def _shared_beginning(old: str, new: str) -> bool:
@@ -421,32 +471,8 @@ def _shared_beginning(old: str, new: str) -> bool:
     return tells_of_something(old[:same])
 
 
-def _most_alike(lines: Iterable[LedgerLine], update: Candidate) -> set[LedgerLine]:
-    about = words(update.text) - _value_words(update.text)
-    if not about or not exact_tokens(update.text):
-        return set()
-    alike = {
-        line: _likeness(about, line)
-        for line in lines
-        if not line.is_quoted and not line.left_out and _differs(line, update)
-    }
-    best = max(alike, key=alike.__getitem__, default=None)
-    return {best} if best is not None and alike[best] >= _SUPERSEDED_WORDS else set()
-
-
-def _likeness(about: frozenset[str], line: LedgerLine) -> float:
-    other = words(line.text) - _value_words(line.text)
-    return len(about & other) / max(1, len(about | other))
-
-
-def _differs(line: LedgerLine, update: Candidate) -> bool:
-    """Tell whether the line has a value that the update gives another for."""
-    old = exact_tokens(line.text)
-    return bool(old) and not old <= exact_tokens(update.text)
-
-
-def _value_words(text: str) -> frozenset[str]:
-    return frozenset(word for token in exact_tokens(text) for word in words(token))
+def _value_words(exact: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for token in exact for word in words(token))
 
 
 # Filling the ledger
@@ -458,9 +484,8 @@ def _fill(
     header = count(HEADER)
     lines = [*known, *(one.line for one in fresh)]
     rules = sum(_cost(line, count) for line in lines if line.kind is LedgerClass.RULE)
-    most = budget.most_tokens - header
     # What the user said with weight may take more than the share; the rest gets what is left of it.
-    cap = min(most, max(budget.tokens - header, rules) + (most - budget.tokens + header) // 2)
+    cap = budget.most_tokens - header
     rest = [one for one in fresh if one.line.kind is not LedgerClass.RULE]
     chosen = _chosen(known, rest, cap - rules, cap - (budget.tokens - header), count)
     new = [one.line for one in fresh if one.line.kind is LedgerClass.RULE or one.line in chosen]
@@ -480,18 +505,22 @@ def _chosen(
         room: without the rules.
         stretch: how much of the room is for weighty statements of the user only.
     """
-    carried = sum(_cost(line, count) for line in known if line.kind is not LedgerClass.RULE)
-    left = max(room - carried, int(room * NEW_SHARE))
+    carried = {line: _cost(line, count) for line in known if line.kind is not LedgerClass.RULE}
+    # What others said gives way to the user's weighty statements; the cap sees to it.
+    firm = sum(cost for line, cost in carried.items() if not line.is_quoted)
+    least = int(room * NEW_SHARE)
+    left = max(room - sum(carried.values()), least)
+    left_for_user = max(room - firm, least)
     light = stretch + int(room * STORY_SHARE)
     chosen: set[LedgerLine] = set()
     kinds = {line.kind for line in known}
-    for one in sorted(rest, key=lambda one: -one.score):
+    for one in sorted(rest, key=lambda one: (not one.is_weighty, -one.score)):
         cost = _cost(one.line, count)
         cost += 0 if one.line.kind in kinds else HEADING_TOKENS
-        is_weighty = one.score >= _WEIGHTY and one.speaker is Speaker.USER
-        if cost <= left - (0 if is_weighty else light):
+        if cost <= (left_for_user if one.is_weighty else left - light):
             chosen.add(one.line)
             kinds.add(one.line.kind)
+            left_for_user -= cost
             left -= cost
     return chosen
 
