@@ -60,8 +60,8 @@ OVERFLOWS: list[tuple[int, Any, str, int | None, int | None, int | None]] = [
     (
         400,
         (
-            "This model's maximum context length is 8192 tokens. However, you requested 10000 tokens "
-            "(7952 in the messages, 2048 in the completion)."
+            "This model's maximum context length is 8192 tokens. However, you requested 10000 "
+            "tokens (7952 in the messages, 2048 in the completion)."
         ),
         "openai_parts",
         8_192,
@@ -161,8 +161,8 @@ OVERFLOWS: list[tuple[int, Any, str, int | None, int | None, int | None]] = [
     (
         400,
         (
-            "Prompt contains 40032 tokens and 0 draft tokens, too large for model with 32768 maximum "
-            "context length"
+            "Prompt contains 40032 tokens and 0 draft tokens, too large for model with 32768 "
+            "maximum context length"
         ),
         "mistral",
         32_768,
@@ -230,8 +230,8 @@ MALFORMED: list[tuple[str, str]] = [
     ),
     (
         (
-            "unexpected `tool_use_id` found in `tool_result` blocks: t1. Each `tool_result` block must "
-            "have a corresponding `tool_use` block in the previous message."
+            "unexpected `tool_use_id` found in `tool_result` blocks: t1. Each `tool_result` block "
+            "must have a corresponding `tool_use` block in the previous message."
         ),
         "anthropic_result_without_call",
     ),
@@ -250,22 +250,22 @@ MALFORMED: list[tuple[str, str]] = [
     ),
     (
         (
-            "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a "
-            "different conversation."
+            "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to "
+            "a different conversation."
         ),
         "anthropic_thinking_bound",
     ),
     (
         (
-            "This model does not support assistant message prefill. The conversation must end with a "
-            "user message."
+            "This model does not support assistant message prefill. The conversation must end with "
+            "a user message."
         ),
         "anthropic_prefill",
     ),
     (
         (
-            "An assistant message with 'tool_calls' must be followed by tool messages responding to "
-            "each 'tool_call_id'. The following tool_call_ids did not have response messages: c1"
+            "An assistant message with 'tool_calls' must be followed by tool messages responding "
+            "to each 'tool_call_id'. The following tool_call_ids did not have response messages: c1"
         ),
         "openai_call_unanswered",
     ),
@@ -280,8 +280,8 @@ MALFORMED: list[tuple[str, str]] = [
     ),
     (
         (
-            "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: "
-            "'rs_1'."
+            "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' "
+            "item: 'rs_1'."
         ),
         "openai_reasoning_pair",
     ),
