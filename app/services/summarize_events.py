@@ -165,10 +165,12 @@ async def _by_model(
     job: _Job, events: Events, seed: str | None, provider: SummaryProvider
 ) -> SectionSummary:
     asking = _Asking(job, provider)
-    max_tokens = max(MIN_INPUT_TOKENS, job.policy.max_input_tokens or DEFAULT_INPUT_TOKENS)
+    max_tokens = job.policy.max_input_tokens or DEFAULT_INPUT_TOKENS
+    record = max(job.budget.tokens, job.count(seed) if seed else 0)
+    room = max(MIN_INPUT_TOKENS, max_tokens - record)
     section = SectionText()
     text = seed
-    for chunk, lines in chunks(events, max_tokens, job.count):
+    for chunk, lines in chunks(events, room, job.count) or (((), ()),):
         section = await asking.section_of(_Stretch(chunk, lines, text))
         text = print_section(section)
     assert text is not None
@@ -214,7 +216,9 @@ class _Asking:
     async def section_of(self, stretch: _Stretch) -> SectionText:
         """Return the section of the stretch: the model's, held to the ledger, else the code's."""
         by_code = await _extract(self._job, stretch.events, stretch.seed)
-        answer = await self._answer(stretch) if stretch.lines else None
+        # Events that leave no line, as those of credentials, are no reason to ask.
+        is_worth_asking = stretch.lines or not stretch.events
+        answer = await self._answer(stretch) if is_worth_asking else None
         if answer is None:
             return by_code
         self.usage.chunks_by_model += 1

@@ -174,7 +174,11 @@ def extract_section(
     fresh = [one for one in candidates if one.line not in set(known)]
     known, fresh = _without_superseded(known, fresh)
     ledger = _fill(known, fresh, budget, count)
-    left = budget.tokens - count(HEADER) - sum(_cost(line, count) for line in ledger)
+    used = count(HEADER) + sum(_cost(line, count) for line in ledger)
+    # A full ledger leaves the story its share as long as the section may grow.
+    left = min(
+        budget.most_tokens - used, max(budget.tokens - used, int(budget.tokens * STORY_SHARE))
+    )
     return SectionText(ledger, fit_story((*carried.story, *_story(events)), left, count))
 
 

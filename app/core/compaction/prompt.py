@@ -379,7 +379,8 @@ def user_text(lines: Iterable[str], seed: str | None, *, max_tokens: int) -> str
     blocks: list[str] = []
     if seed:
         blocks += ["The previous record:", quote(seed)]
-    blocks += ["The transcript:", quote("\n".join(lines))]
+    if transcript := "\n".join(lines):
+        blocks += ["The transcript:", quote(transcript)]
     blocks.append(f"Write the record now, in less than {max_tokens * 3 // 4} words.")
     return "\n".join(blocks)
 
