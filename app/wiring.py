@@ -27,11 +27,13 @@ from app.services.compile_context import CompileContext
 from app.services.compile_session import CompileSession
 from app.services.compile_stateless import CompileStateless
 from app.services.count_tokens import CountTokens
+from app.services.expand_events import ExpandEvents
 from app.services.fold_events import FoldEvents
 from app.services.manage_jobs import ManageJobs
 from app.services.pin_events import PinEvents
 from app.services.prepare_events import BatchLimits, EventPreparer
 from app.services.read_events import ReadEvents
+from app.services.recall_events import RecallEvents
 from app.services.request_compaction import RequestCompaction
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
@@ -43,6 +45,7 @@ from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.compile_inputs import PgCompileInputs
 from app.storage.database import PgDatabase
 from app.storage.event_log import PgEventLog
+from app.storage.event_search import PgEventSearch
 from app.storage.idempotency import PgIdempotencyKeys
 from app.storage.jobs import PgJobQueue
 from app.storage.migrate import current_revision, head_revision
@@ -153,6 +156,7 @@ def _parts(
     )
     read_events = ReadEvents(database=database, log=log, preparer=preparer)
     reads = PgCompactionReads(log, preparer.derive)
+    recall_events = RecallEvents(database=database, log=log, search=PgEventSearch())
     fold_events = FoldEvents(database=database, log=log, append_marker=append_marker)
     compact_session = CompactSession(
         database=database,
@@ -201,6 +205,13 @@ def _parts(
             default_policy=default_policy,
         ),
         fold_events=fold_events,
+        recall_events=recall_events,
+        expand_events=ExpandEvents(
+            database=database,
+            log=log,
+            read_events=read_events,
+            recall_events=recall_events,
+        ),
         compile_context=compile_context,
         compile_session=CompileSession(compile_context=compile_context, schedule=schedule),
         compile_stateless=CompileStateless(

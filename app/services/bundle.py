@@ -11,10 +11,12 @@ from app.services.compile_context import CompileContext
 from app.services.compile_session import CompileSession
 from app.services.compile_stateless import CompileStateless
 from app.services.count_tokens import CountTokens
+from app.services.expand_events import ExpandEvents
 from app.services.fold_events import FoldEvents
 from app.services.manage_jobs import ManageJobs
 from app.services.pin_events import PinEvents
 from app.services.read_events import ReadEvents
+from app.services.recall_events import RecallEvents
 from app.services.request_compaction import RequestCompaction
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
@@ -36,6 +38,8 @@ class Services:
     rewind_session: RewindSession
     pin_events: PinEvents
     fold_events: FoldEvents
+    recall_events: RecallEvents
+    expand_events: ExpandEvents
     compile_context: CompileContext
     compile_session: CompileSession
     compile_stateless: CompileStateless

@@ -552,6 +552,8 @@ def _wanted_ranges(wanted: EventFilter, index: Index) -> Ranges:
     first = 1 if wanted.after_seq is None else wanted.after_seq + 1
     last = FOREVER if wanted.before_seq is None else wanted.before_seq - 1
     bounds = union([(first, last)])
+    if wanted.seqs is not None:
+        bounds = intersect(wanted.seqs, bounds)
     match wanted.status:
         case "live":
             return intersect(index.live, bounds)

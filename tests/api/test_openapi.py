@@ -49,6 +49,15 @@ CONTRACT: dict[str, set[str]] = {
     f"get {S}/compactions/{{}}": set(),
     f"post {S}/compactions/{{}}/activate": set(),
     f"post {S}/compactions/{{}}/undo": set(),
+    f"post {S}/recall": {"query", "mode", "scope", "limit", "before_seq", "reader"},
+    f"post {S}/expand": {
+        "summary_seqs",
+        "from_seq",
+        "to_seq",
+        "max_tokens",
+        "query",
+        "reader",
+    },
     f"post {S}/compile": {
         "agent",
         "branch",

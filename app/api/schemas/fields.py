@@ -43,6 +43,10 @@ class QueryModel(BaseModel):
 Word: TypeAlias = Annotated[
     str, StringConstraints(min_length=1, max_length=512), AfterValidator(_without_unemittable)
 ]
+#: What is looked for.
+QueryText: TypeAlias = Annotated[
+    str, StringConstraints(min_length=1, max_length=1024), AfterValidator(_without_unemittable)
+]
 #: A branch or a scope; the empty branch is the root.
 BranchPath: TypeAlias = Annotated[
     str, StringConstraints(max_length=1024), AfterValidator(_without_unemittable)

@@ -1,0 +1,145 @@
+"""Recall and expand on the wire: reading originals, folded away or not."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from app.api.schemas.events import EventAnswer, event_text
+from app.api.schemas.fields import MAX_PAGE, BranchPath, QueryText, RequestModel, Seq, Word
+from app.core.canonical import canonical_json
+from app.core.lanes import Reader
+from app.ports import SessionKey
+from app.services.expand_events import DEFAULT_MAX_TOKENS, Expanded, Expansion
+from app.services.recall_events import Recall, Recalled
+
+MAX_TOKENS = 1_000_000
+
+
+class ReaderFields(RequestModel):
+    """Whose view is wanted."""
+
+    agent: Word | None = None
+    branch: BranchPath = ""
+    isolation_scope: Word | None = None
+    node_path: BranchPath = ""
+
+    def to_domain(self) -> Reader:
+        """Return the reader."""
+        return Reader(
+            agent=self.agent or "",
+            branch=self.branch,
+            isolation_scope=self.isolation_scope,
+            node_path=self.node_path,
+        )
+
+
+class RecallRequest(RequestModel):
+    """What to look for."""
+
+    query: QueryText
+    #: Words, in any order and case; or a pattern, of which case matters unless it says `(?i)`.
+    mode: Literal["text", "regex"] = "text"
+    #: `all` is everything that no rewind undid.
+    scope: Literal["all", "live", "masked", "rewound"] = "all"
+    limit: Annotated[int, Field(ge=1, le=100)] = 10
+    #: Only events before this one: to go on where a search ended.
+    before_seq: Seq | None = None
+    reader: ReaderFields | None = None
+
+    def to_domain(self, key: SessionKey) -> Recall:
+        """Return what to look for."""
+        return Recall(
+            key=key,
+            query=self.query,
+            mode=self.mode,
+            scope=self.scope,
+            limit=self.limit,
+            before_seq=self.before_seq,
+            reader=None if self.reader is None else self.reader.to_domain(),
+        )
+
+
+class HitAnswer(BaseModel):
+    """An event that holds what was looked for."""
+
+    seq: int
+    kind: str
+    snippet: str
+    score: float
+    summary_seq: int | None = None
+
+
+class RecallAnswer(BaseModel):
+    """What was found, best first."""
+
+    hits: list[HitAnswer]
+    #: False when time ran out; `next_before_seq` says where to go on.
+    complete: bool
+    next_before_seq: int | None
+
+
+def recall_answer(recalled: Recalled) -> dict[str, Any]:
+    """Return what was found, as it is answered."""
+    return {
+        "hits": [
+            {
+                "seq": each.hit.seq,
+                "kind": each.hit.kind,
+                "snippet": each.hit.snippet,
+                "score": each.hit.score,
+                "summary_seq": each.summary_seq,
+            }
+            for each in recalled.hits
+        ],
+        "complete": recalled.is_complete,
+        "next_before_seq": recalled.next_before_seq,
+    }
+
+
+class ExpandRequest(RequestModel):
+    """What to open: summaries, a span, or of summaries what lies within the span."""
+
+    summary_seqs: Annotated[list[Seq], Field(min_length=1, max_length=MAX_PAGE)] | None = None
+    from_seq: Seq | None = None
+    to_seq: Seq | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = DEFAULT_MAX_TOKENS
+    #: Only events that hold these words.
+    query: QueryText | None = None
+    reader: ReaderFields | None = None
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Self:
+        if self.summary_seqs is None and self.from_seq is None and self.to_seq is None:
+            raise ValueError("summary_seqs, from_seq or to_seq is needed")
+        if self.from_seq is not None and self.to_seq is not None and self.from_seq > self.to_seq:
+            raise ValueError("from_seq is above to_seq")
+        return self
+
+    def to_domain(self, key: SessionKey) -> Expansion:
+        """Return what to open."""
+        return Expansion(
+            key=key,
+            summary_seqs=self.summary_seqs,
+            from_seq=self.from_seq,
+            to_seq=self.to_seq,
+            max_tokens=self.max_tokens,
+            query=self.query,
+            reader=None if self.reader is None else self.reader.to_domain(),
+        )
+
+
+class ExpandAnswer(BaseModel):
+    """Originals in log order."""
+
+    events: list[EventAnswer]
+    truncated: bool
+    #: Where the rest begins, as `from_seq`.
+    next_seq: int | None
+
+
+def expand_text(expanded: Expanded) -> str:
+    """Return originals as JSON text."""
+    events = ",".join(map(event_text, expanded.events))
+    truncated = canonical_json(expanded.is_truncated)
+    next_seq = canonical_json(expanded.next_seq)
+    return f'{{"events":[{events}],"truncated":{truncated},"next_seq":{next_seq}}}'
