@@ -149,7 +149,9 @@ def _is_closed(call: CallFacts, resolver: Resolver) -> bool:
 def planned_markers(markers: Iterable[tuple[int, Marker]]) -> list[tuple[int, Marker]]:
     """Return the markers with every staged fold in use: what it covers is as good as folded."""
     return [
-        (seq, replace(marker, is_staged=False) if isinstance(marker, Fold) else marker)
+        (seq, replace(marker, is_staged=False))
+        if isinstance(marker, Fold) and marker.is_staged
+        else (seq, marker)
         for seq, marker in markers
     ]
 

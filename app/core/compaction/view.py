@@ -114,7 +114,7 @@ class PlanView:
         self.policy = policy
         self.actual = resolve(facts.markers)
         planned = planned_markers(facts.markers)
-        self.index: Index = resolve(planned)
+        self.index: Index = resolve(planned) if planned != list(facts.markers) else self.actual
         self.folds = _shown_folds(self.index, planned)
         self.events = sorted(facts.events, key=lambda event: event.seq)
         self.live = tuple(event for event in self.events if self.index.is_live(event.seq))
@@ -126,6 +126,12 @@ class PlanView:
         )
         self.invocations = _invocations(self.events, facts.first_seqs, self.index.rewound)
         self.open_invocation = self._open_invocation()
+        #: User messages of the open invocation: a span lies wholly before or wholly after each.
+        self.held = tuple(
+            event.seq
+            for event in _questions(self.open_invocation, facts.waiting)
+            if self.index.is_live(event.seq) and not self.is_closed(event.lane)
+        )
         self.hole_reasons = self._hole_reasons(is_asked=is_asked)
         self.boundaries = Boundaries(
             sorted((*self.live, *self.known_masked), key=lambda event: event.seq),
@@ -139,11 +145,6 @@ class PlanView:
         """Tell whether the lane is one of a call that was answered for good."""
         call_ids = call_ids_of(lane)
         return bool(call_ids) and call_ids[-1] in self.facts.closed_call_ids
-
-    @cached_property
-    def held(self) -> tuple[int, ...]:
-        """User messages of the open invocation: a span lies wholly before or wholly after each."""
-        return tuple(sorted(seq for seq, why in self.hole_reasons.items() if why == "held"))
 
     @cached_property
     def masked_by_lane(self) -> Mapping[Lane, Ranges]:
@@ -298,9 +299,7 @@ class PlanView:
         if not is_asked:
             for seqs, why in self._not_again():
                 reasons.update((event.seq, why) for event in self.live if contains(seqs, event.seq))
-        for event in _questions(self.open_invocation, self.facts.waiting):
-            if not self.is_closed(event.lane) and self.index.is_live(event.seq):
-                reasons[event.seq] = "held"
+        reasons.update((seq, "held") for seq in self.held)
         reasons.update((seq, "waiting") for seq in self.facts.waiting if self.index.is_live(seq))
         pinned = union((*self.index.pinned, *self._first_seqs()))
         reasons.update((event.seq, "pinned") for event in self.live if contains(pinned, event.seq))

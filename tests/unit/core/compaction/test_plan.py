@@ -197,6 +197,15 @@ def test_the_question_being_answered_is_held_back() -> None:
     assert spans(session.fold_all(chosen)) == [(1, 2), (4, 5)]
 
 
+def test_a_question_that_is_pinned_too_still_parts_the_spans() -> None:
+    chosen = replace(ROLLING, event_retention_size=1, token_threshold=1)
+    session = Session(*turn(1), user("now", invocation_id="i2", part_tokens=LONG), pin(3))
+    for number in range(2):
+        session.append(call("t", id=f"c{number}", invocation_id="i2"))
+        session.append(response(f"c{number}", invocation_id="i2"))
+    assert spans(session.fold_all(chosen)) == [(1, 2), (5, 6)]
+
+
 def test_a_complete_invocation_folds_whole_and_takes_both_sides_together() -> None:
     chosen = replace(ROLLING, event_retention_size=1, token_threshold=1)
     session = Session(*turn(1), user("now", invocation_id="i2", part_tokens=LONG))
