@@ -11,7 +11,7 @@ from app.api.bodies import BodyLimits
 from app.api.errors import add_error_handlers
 from app.api.middleware import Compression, RequestContext
 from app.api.openapi import use_own_document
-from app.api.routes import compactions, events, health, jobs, recall, sessions
+from app.api.routes import compactions, events, health, jobs, recall, sessions, usage
 from app.api.routes import compile as compiling
 from app.jobs.worker import running
 from app.settings import Settings
@@ -24,6 +24,7 @@ ROUTERS: Final = (
     compactions.router,
     recall.router,
     compiling.router,
+    usage.router,
     jobs.router,
 )
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, TypeAlias
 from uuid import UUID
 
+from app.core.calibration import Learnt
 from app.core.canonical import Json
 from app.core.compaction.due import Counters
 from app.core.compaction.facts import PlanFacts
@@ -416,6 +417,54 @@ class CompileInputs(Protocol):
 
     async def find(self, connection: Connection, tenant_id: str, digest: str) -> str | None:
         """Return the inputs of a digest, None if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledRequest:
+    """What a report of usage has to be compared with."""
+
+    fingerprint: str
+    #: Empty: the caller named none.
+    model: str
+    #: Our count, not calibrated: of the whole request, and of what the provider should find cached.
+    tokens: int
+    cached_tokens: int
+    #: Of the request whose cache this one reads; None for none.
+    base_fingerprint: str | None = None
+    #: The newest reply no longer stood on the request that it answered.
+    is_broken: bool = False
+    #: How long the cache lives after its last use; None: not known.
+    ttl_s: int | None = None
+    #: Seconds since the base was compiled; None without one. Only when read back.
+    since_base_s: float | None = None
+
+
+class TokenReports(Protocol):
+    """What was compiled lately, and what providers' reports of it taught."""
+
+    async def remember(
+        self, connection: Connection, key: SessionKey, request: CompiledRequest
+    ) -> None:
+        """Keep a request for a day, to be erased with its session."""
+
+    async def find(
+        self, connection: Connection, key: SessionKey, fingerprint: str
+    ) -> CompiledRequest | None:
+        """Return a request, None when it is not known or no longer so."""
+
+    async def claim(self, connection: Connection, key: SessionKey, fingerprint: str) -> bool:
+        """Take the right to learn from a request's report; False when it was learnt from before."""
+
+    async def learnt(self, connection: Connection, tenant_id: str, model: str) -> Learnt | None:
+        """Return what is known of a model, None when nothing was reported."""
+
+    async def lock_learnt(self, connection: Connection, tenant_id: str, model: str) -> Learnt:
+        """Return what is known of a model, locked until the transaction ends."""
+
+    async def keep_learnt(
+        self, connection: Connection, tenant_id: str, model: str, learnt: Learnt
+    ) -> None:
+        """Replace what is known of a model; the caller holds its lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

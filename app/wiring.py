@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 import httpx
 
 from app.core.canonical import Json
+from app.core.model_rules import ModelRules
 from app.core.policy import DEFAULT_POLICY, effective_policy
 from app.formats import CONVERTERS
+from app.formats.rules.loader import RulesError
 from app.jobs.registry import handlers
 from app.jobs.worker import Worker, WorkerLimits
 from app.ports import SummaryProvider
 from app.providers.clock import SystemClock
+from app.providers.model_rules import load_model_rules
 from app.providers.summarizers import summary_providers
 from app.providers.tokenizer import Tokenizer
 from app.services.app_policies import ManageApps
@@ -35,6 +38,7 @@ from app.services.prepare_events import BatchLimits, EventPreparer
 from app.services.read_events import ReadEvents
 from app.services.recall_events import RecallEvents
 from app.services.request_compaction import RequestCompaction
+from app.services.report_usage import ReportUsage
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
 from app.services.schedule_compaction import ScheduleCompaction
@@ -53,6 +57,7 @@ from app.storage.plan_facts import PgCompactionReads
 from app.storage.pool import create_engine
 from app.storage.sessions import PgSessions
 
+from app.storage.token_reports import PgTokenReports
 
 @dataclass(slots=True)
 class _WakeUp:
@@ -122,6 +127,7 @@ def _parts(
     keys = PgIdempotencyKeys()
     jobs, counters = PgJobQueue(), PgCompactionCounters()
     default_policy = _default_policy(settings)
+    reports, rules = PgTokenReports(), _model_rules(settings)
     wake_up = _WakeUp()
     schedule = ScheduleCompaction(
         database=database,
@@ -223,6 +229,13 @@ def _parts(
         count_tokens=CountTokens(tokens=tokens, method=tokens.method, converters=CONVERTERS),
         request_compaction=RequestCompaction(
             database=database,
+        report_usage=ReportUsage(
+            database=database,
+            event_log=log,
+            reports=reports,
+            rules=rules,
+            schedule=schedule,
+        ),
             reads=reads,
             jobs=jobs,
             keys=keys,
@@ -236,6 +249,13 @@ def _parts(
 
 def _default_policy(settings: Settings) -> dict[str, Json]:
     by_settings: dict[str, Json] = {"summarizer": {"kind": settings.summarizer}}
+def _model_rules(settings: Settings) -> ModelRules:
+    try:
+        return load_model_rules(settings.model_rules)
+    except RulesError as error:
+        raise SettingsError({"FOLDLINE_MODEL_RULES": str(error)}) from error
+
+
     return effective_policy(settings.default_policy, by_settings, DEFAULT_POLICY)
 
 

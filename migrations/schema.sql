@@ -174,6 +174,32 @@ CREATE TABLE compile_inputs (
     CONSTRAINT compile_inputs_pkey PRIMARY KEY (tenant_id, digest, session_uid)
 );
 
+CREATE TABLE compiled_requests (
+    session_uid uuid NOT NULL,
+    fingerprint text NOT NULL,
+    model text NOT NULL,
+    tokens bigint NOT NULL,
+    cached_tokens bigint NOT NULL,
+    base_fingerprint text,
+    is_broken boolean NOT NULL,
+    ttl_s integer,
+    is_reported boolean NOT NULL DEFAULT false,
+    compiled_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    CONSTRAINT compiled_requests_pkey PRIMARY KEY (session_uid, fingerprint)
+);
+
+CREATE TABLE calibrations (
+    tenant_id text NOT NULL,
+    model text NOT NULL,
+    reports bigint NOT NULL,
+    ratio double precision NOT NULL,
+    deviation double precision NOT NULL,
+    percent integer NOT NULL,
+    limit_tokens bigint,
+    updated_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    CONSTRAINT calibrations_pkey PRIMARY KEY (tenant_id, model)
+);
+
 CREATE TABLE jobs (
     session_uid uuid NOT NULL,
     job_id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -288,6 +314,7 @@ BEGIN
     DELETE FROM session_details WHERE session_uid = erased_uid;
     DELETE FROM idempotency_keys WHERE session_uid = erased_uid;
     DELETE FROM compile_inputs WHERE session_uid = erased_uid;
+    DELETE FROM compiled_requests WHERE session_uid = erased_uid;
     DELETE FROM jobs WHERE session_uid = erased_uid;
     DELETE FROM sessions WHERE session_uid = erased_uid;
     INSERT INTO audit_log (tenant_id, session_uid, action, actor, reason, events)

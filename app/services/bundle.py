@@ -18,6 +18,7 @@ from app.services.pin_events import PinEvents
 from app.services.read_events import ReadEvents
 from app.services.recall_events import RecallEvents
 from app.services.request_compaction import RequestCompaction
+from app.services.report_usage import ReportUsage
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
 from app.services.sessions import ManageSessions
@@ -47,3 +48,4 @@ class Services:
     count_tokens: CountTokens
     request_compaction: RequestCompaction
     jobs: ManageJobs
+    report_usage: ReportUsage

@@ -118,13 +118,23 @@ class ScheduleCompaction:
             return NOT_DUE
         return await self._schedule(connection, key, standing)
 
-    async def after_compile(self, key: SessionKey, projected_tokens: int) -> Scheduled:
-        """Leave a job if what was compiled is large; never fails for it."""
+    async def after_compile(
+        self, key: SessionKey, projected_tokens: int, *, is_overflow: bool = False
+    ) -> Scheduled:
+        """Leave a job if what was compiled is large; never fails for it.
+
+        Args:
+            key: the session's.
+            projected_tokens: of the whole request.
+            is_overflow: a provider refused it: it is large, whatever the policy takes for large.
+        """
         try:
             async with self._database.connection() as connection:
                 standing = await self._counters.standing(connection, key)
                 if standing is None:
                     return NOT_DUE
+                if is_overflow:
+                    projected_tokens = max(projected_tokens, self._trigger(standing))
                 scheduled = await self._schedule(connection, key, standing, projected_tokens)
         except StorageError:
             log.warning("compaction_not_scheduled", exc_info=True)
@@ -132,6 +142,10 @@ class ScheduleCompaction:
         if scheduled.is_due:
             self.wake()
         return scheduled
+
+    def _trigger(self, standing: CompactionStanding) -> int:
+        effective = self.policy_of(standing.policy, standing.app_policy)
+        return CompactionPolicy.of(effective).trigger_tokens or 0
 
     async def _schedule(
         self,

@@ -306,6 +306,45 @@ compile_inputs: Final = Table(
     Index("compile_inputs_session_idx", "session_uid"),
 )
 
+#: What was compiled lately, for the reports of usage that will name it (``token_reports.py``).
+compiled_requests: Final = Table(
+    "compiled_requests",
+    metadata,
+    _required("session_uid", Uuid),
+    _required("fingerprint", Text),
+    #: Empty: the caller named none.
+    _required("model", Text),
+    #: Our count, not calibrated; of the whole request and of what the provider has cached.
+    _required("tokens", BigInteger),
+    _required("cached_tokens", BigInteger),
+    #: Of the request whose cache this one reads; NULL for none.
+    Column("base_fingerprint", Text),
+    #: The newest reply no longer stood on the request that it answered.
+    _required("is_broken", Boolean),
+    #: How long the cache lives; NULL when not known.
+    Column("ttl_s", Integer),
+    #: A report was learnt from already.
+    _required("is_reported", Boolean, "false"),
+    _time("compiled_at"),
+    PrimaryKeyConstraint("session_uid", "fingerprint", name="compiled_requests_pkey"),
+)
+
+#: How a provider counts, learnt for each tenant and model (``token_reports.py``).
+calibrations: Final = Table(
+    "calibrations",
+    metadata,
+    _required("tenant_id", Text),
+    _required("model", Text),
+    _required("reports", BigInteger),
+    _required("ratio", Double),
+    _required("deviation", Double),
+    _required("percent", Integer),
+    #: Tokens of input that the model turned out to take.
+    Column("limit_tokens", BigInteger),
+    _time("updated_at"),
+    PrimaryKeyConstraint("tenant_id", "model", name="calibrations_pkey"),
+)
+
 #: Work for later, inserted with what makes it due (``jobs.py``).
 jobs: Final = Table(
     "jobs",

@@ -60,6 +60,7 @@ CONTRACT: dict[str, set[str]] = {
     },
     f"post {S}/compile": {
         "agent",
+    f"post {S}/usage": {"fingerprint", "usage", "error"},
         "branch",
         "isolation_scope",
         "node_path",

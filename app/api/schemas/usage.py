@@ -1,0 +1,81 @@
+"""Reports of usage on the wire."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from app.api.schemas.compile import CompactionDue
+from app.api.schemas.fields import JsonObject, RequestModel, Word
+from app.core.canonical import Json
+from app.services.report_usage import UsageReport
+from app.services.schedule_compaction import Scheduled
+
+
+class ProviderErrorField(RequestModel):
+    """An answer that a provider gave in place of a reply."""
+
+    status: Annotated[int, Field(ge=100, le=599)]
+    #: As an object or as text; nothing, where there was none.
+    body: Any = None
+
+
+class UsageBody(RequestModel):
+    """What a provider reported of a request."""
+
+    #: As the compile answered it.
+    fingerprint: Word
+    #: The provider's own usage object, or ours.
+    usage: JsonObject | None = None
+    error: ProviderErrorField | None = None
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if (self.usage is None) == (self.error is None):
+            raise ValueError("one of usage and error is needed")
+        return self
+
+
+class OverflowAnswer(BaseModel):
+    """Whether the request was too long, and what it may take from now on."""
+
+    detected: bool
+    limit: int | None
+    actual: int | None
+    budget_tokens: int | None
+
+
+class UsageAnswer(BaseModel):
+    """What the report comes to."""
+
+    expected_cached_tokens: int
+    hit_ratio: float | None
+    verdict: str
+    overflow: OverflowAnswer
+    error_kind: str | None
+    compaction: CompactionDue
+
+
+def usage_answer(report: UsageReport) -> dict[str, Json]:
+    """Return a report as it is answered."""
+    overflow = report.overflow
+    return {
+        "expected_cached_tokens": report.expected_cached_tokens,
+        "hit_ratio": report.hit_ratio,
+        "verdict": report.verdict,
+        "overflow": {
+            "detected": overflow.is_detected,
+            "limit": overflow.limit_tokens,
+            "actual": overflow.actual_tokens,
+            "budget_tokens": overflow.budget_tokens,
+        },
+        "error_kind": report.error_kind,
+        "compaction": _compaction(report.compaction),
+    }
+
+
+def _compaction(scheduled: Scheduled) -> dict[str, Json]:
+    return {
+        "due": scheduled.is_due,
+        "reason": scheduled.reason,
+        "job_id": scheduled.job_id,
+    }

@@ -1,0 +1,218 @@
+"""Take what a provider reported of a request: usage, or an error.
+
+A report names the request by the fingerprint that its compile answered. It teaches how the provider
+counts and how much it takes; it says whether the cache was hit as expected; and a request that was
+refused for its size makes compaction due.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+import structlog
+
+from app.core.calibration import calibration_of, limit_after_overflow
+from app.core.errors import SessionNotFoundError
+from app.core.model_rules import ModelRule, ModelRules
+from app.core.overflow import ErrorReading, is_truncated
+from app.core.usage import Usage
+from app.ports import CompiledRequest, Connection, Database, EventLog, SessionKey, TokenReports
+from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
+
+Verdict: TypeAlias = Literal["hit", "ttl_expired", "prefix_changed", "unknown"]
+
+#: So much of what was expected has to come from the cache. Providers round down to steps and to
+#: their markers, so it is never all.
+HIT_RATIO: Final = 0.8
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overflow:
+    """Whether the request was too long."""
+
+    is_detected: bool = False
+    #: Tokens that the provider takes, as it says or as was learnt from its silence.
+    limit_tokens: int | None = None
+    #: Tokens that the request had, as it says.
+    actual_tokens: int | None = None
+    #: What the input may take from now on.
+    budget_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReport:
+    """What a report comes to."""
+
+    #: What the provider should have had in its cache, by the model's count.
+    expected_cached_tokens: int = 0
+    #: Of that, what it had; None when that is not known.
+    hit_ratio: float | None = None
+    verdict: Verdict = "unknown"
+    overflow: Overflow = Overflow()
+    #: ``overflow``, ``malformed_history`` or ``other``; None without an error.
+    error_kind: str | None = None
+    compaction: Scheduled = NOT_DUE
+
+
+class ReportUsage:
+    """Learns from reports."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        event_log: EventLog,
+        reports: TokenReports,
+        rules: ModelRules,
+        schedule: ScheduleCompaction,
+    ) -> None:
+        self._database = database
+        self._log = event_log
+        self._reports = reports
+        self._rules = rules
+        self._schedule = schedule
+
+    async def of_usage(self, key: SessionKey, fingerprint: str, usage: Usage) -> UsageReport:
+        """Take the usage of a request.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+        """
+        async with self._database.transaction() as connection:
+            request = await self._request(connection, key, fingerprint)
+            if request is None:
+                return UsageReport()
+            report = await self._learn(connection, key, request, usage)
+        tokens = usage.input_tokens
+        if report.overflow.is_detected:
+            return await self._with_compaction(key, report, request.tokens)
+        if tokens is None:
+            return report
+        scheduled = await self._schedule.after_compile(key, tokens)
+        return replace(report, compaction=scheduled)
+
+    async def of_error(
+        self, key: SessionKey, fingerprint: str, reading: ErrorReading
+    ) -> UsageReport:
+        """Take the error that a request was answered with.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+        """
+        if reading.kind == "malformed_history":
+            log.warning("history_refused", session_id=key.session_id, row=reading.row)
+        async with self._database.transaction() as connection:
+            request = await self._request(connection, key, fingerprint)
+            overflow = Overflow()
+            if reading.is_overflow:
+                overflow = await self._refused(connection, key, request, reading)
+        report = UsageReport(overflow=overflow, error_kind=reading.kind)
+        if not reading.is_overflow:
+            return report
+        actual = reading.input_tokens or (request.tokens if request else 0)
+        return await self._with_compaction(key, report, actual)
+
+    async def _request(
+        self, connection: Connection, key: SessionKey, fingerprint: str
+    ) -> CompiledRequest | None:
+        request = await self._reports.find(connection, key, fingerprint)
+        if request is None and await self._log.find_session(connection, key) is None:
+            raise SessionNotFoundError
+        return request
+
+    async def _learn(
+        self, connection: Connection, key: SessionKey, request: CompiledRequest, usage: Usage
+    ) -> UsageReport:
+        model = request.model
+        learnt = await self._reports.lock_learnt(connection, key.tenant_id, model)
+        calibration = calibration_of(learnt, self._rules.find(model))
+        overflow = Overflow()
+        if usage.input_tokens is not None and await self._reports.claim(
+            connection, key, request.fingerprint
+        ):
+            theirs = usage.input_tokens
+            if is_truncated(calibration.tokens(request.tokens), theirs):
+                learnt = learnt.refused(theirs)
+                overflow = Overflow(
+                    is_detected=True,
+                    limit_tokens=theirs,
+                    actual_tokens=theirs,
+                    budget_tokens=theirs,
+                )
+            else:
+                learnt = learnt.report(ours=request.tokens, theirs=theirs).accepted(theirs)
+            await self._reports.keep_learnt(connection, key.tenant_id, model, learnt)
+        expected = calibration.tokens(request.cached_tokens)
+        return UsageReport(
+            expected_cached_tokens=expected,
+            hit_ratio=_hit_ratio(usage, expected),
+            verdict=_verdict(usage, request, expected),
+            overflow=overflow,
+        )
+
+    async def _refused(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        request: CompiledRequest | None,
+        reading: ErrorReading,
+    ) -> Overflow:
+        told = Overflow(
+            is_detected=True,
+            limit_tokens=reading.limit_tokens,
+            actual_tokens=reading.input_tokens,
+        )
+        if request is None:
+            return told
+        rule = self._rules.find(request.model)
+        learnt = await self._reports.lock_learnt(connection, key.tenant_id, request.model)
+        is_first = await self._reports.claim(connection, key, request.fingerprint)
+        if is_first and reading.input_tokens is not None:
+            learnt = learnt.report(ours=request.tokens, theirs=reading.input_tokens)
+        refused = reading.input_tokens or calibration_of(learnt, rule).tokens(request.tokens)
+        limit = limit_after_overflow(
+            input_limit=reading.input_limit_tokens,
+            reserve_tokens=_reserve(rule, reading),
+            refused_tokens=refused,
+        )
+        learnt = learnt.refused(limit)
+        await self._reports.keep_learnt(connection, key.tenant_id, request.model, learnt)
+        return replace(told, budget_tokens=limit)
+
+    async def _with_compaction(
+        self, key: SessionKey, report: UsageReport, tokens: int
+    ) -> UsageReport:
+        scheduled = await self._schedule.after_compile(key, tokens, is_overflow=True)
+        return replace(report, compaction=scheduled)
+
+
+def _reserve(rule: ModelRule | None, reading: ErrorReading) -> int:
+    """Return what is left for the answer; a provider that named it has had it taken off."""
+    if rule is None or reading.output_tokens is not None:
+        return 0
+    return rule.output_reserve_tokens
+
+
+def _hit_ratio(usage: Usage, expected: int) -> float | None:
+    if usage.cached_tokens is None or not expected:
+        return None
+    return round(min(1.0, usage.cached_tokens / expected), 4)
+
+
+def _verdict(usage: Usage, request: CompiledRequest, expected: int) -> Verdict:
+    """Say why the cache was or was not read."""
+    cached = usage.cached_tokens
+    if cached is None:
+        return "unknown"
+    if expected and cached >= HIT_RATIO * expected:
+        return "hit"
+    if request.is_broken:
+        return "prefix_changed"
+    if not expected:
+        return "unknown"
+    since_s, ttl_s = request.since_base_s, request.ttl_s
+    if since_s is not None and ttl_s is not None and since_s > ttl_s:
+        return "ttl_expired"
+    # We sent what begins alike, in time: what the provider got was another request.
+    return "prefix_changed"
