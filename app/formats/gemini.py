@@ -234,7 +234,9 @@ class Gemini:
             fields.append(("thought", "true"))
         if part.signature is not None and part.signed_by == _PROVIDER:
             fields.append(("thoughtSignature", json_string(part.signature)))
-        text = _extended(_kind(part), json_object(fields))
+        text = _kind(part)
+        if fields:
+            text = _extended(text, json_object(fields))
         return _extended(text, _extra(part.extra)) if part.extra else text
 
     def render_tools(self, tools: Sequence[str]) -> str:
