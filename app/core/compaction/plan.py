@@ -403,10 +403,12 @@ def _plan_interval(search: _Search) -> Plan | Nothing:
     least = 1 if search.is_asked else policy.compaction_interval
     runs = _new_runs(search.view)
     for run in runs:
-        for count in range(min(policy.compaction_interval, len(run)), len(run) + 1):
-            if count < least:
+        start, end = _window_start(search.view, run[0]), 0
+        for count, invocation in enumerate(run, start=1):
+            end = max(end, invocation.events[-1].seq)
+            if count < min(policy.compaction_interval, len(run)) or count < least:
                 continue
-            plan = _plan_window(search, run[:count])
+            plan = _plan_window(search, (start, end))
             if plan is not None:
                 return plan
     longest = max(map(len, runs), default=0)
@@ -427,23 +429,18 @@ def _too_few_invocations(view: PlanView, longest: int, least: int) -> Nothing:
     return Nothing("not_enough_invocations", detail)
 
 
-def _plan_window(search: _Search, new: Sequence[Invocation]) -> Plan | None:
+def _plan_window(search: _Search, window: Range) -> Plan | None:
     view = search.view
-    start = _window_start(view, new[0])
-    end = max(event.seq for invocation in new for event in invocation.events)
-    later = [seq for seq in view.held if seq > start]
-    end = min(end, later[0] - 1) if later else end
+    start, end = window
+    end = min([end, *(seq - 1 for seq in view.held if seq > start)])
     if search.policy.has_worth_check and view.most_saved((start, end)) <= view.last_summary_tokens:
         search.refuse("not_worth_it", f"{start} to {end} holds no more than the last summary took")
         return None
     for cut in search.cuts(end):
         selection = view.select((start, cut), reads_again=True)
-        plan = search.attempt(selection, (start, cut)) if selection.live else None
-        if plan is not None:
-            return plan
         if selection.live:
-            # It was not worth it; a shorter one is not either.
-            return None
+            # If it is not worth it, a shorter one is not either.
+            return search.attempt(selection, (start, cut))
     search.refuse("all_protected", f"from {start} to {end} all would be split or has to stay")
     return None
 
@@ -455,12 +452,11 @@ def _window_start(view: PlanView, first: Invocation) -> int:
     """
     position = view.invocations.index(first)
     start = first.events[0].seq
-    known = of_seqs(event.seq for event in view.events)
     for earlier in reversed(
         view.invocations[max(0, position - view.policy.overlap_size) : position]
     ):
         at = min(start, earlier.events[0].seq)
-        if subtract(intersect(view.masked, ((at, start),)), known):
+        if subtract(intersect(view.masked, ((at, start),)), view.known):
             break
         start = at
     return start

@@ -25,6 +25,7 @@ from app.core.ranges import (
     Ranges,
     contains,
     intersect,
+    of_seqs,
     size,
     subtract,
     union,
@@ -158,6 +159,11 @@ class PlanView:
     def masked(self) -> Ranges:
         """What folds stand for."""
         return union(pair for ranges in self.masked_by_lane.values() for pair in ranges)
+
+    @cached_property
+    def known(self) -> Ranges:
+        """Events of which the header is known."""
+        return of_seqs(event.seq for event in self.events)
 
     @cached_property
     def tokens_now(self) -> int:
