@@ -26,7 +26,8 @@ _STRONG_RULE: Final = any_of(
     r"\b(?:forbidden|prohibited|mandatory|off[- ]limits|strictly|required to|not permitted)\b",
     # "No weekend deploys." forbids; "no errors so far" tells.
     r"^(?:[^:]{1,40}: *)?no (?!one\b|problem|errors?\b|issues?\b|worries)[a-z]",
-    r"\bonly (?:if|when|after|with|by|use|the)\b|\bunless\b|\bno more than\b|\bat (?:most|least)\b",
+    r"^only\b|\bonly (?:if|when|after|with|by|use|the)\b|\bunless\b"
+    r"|\bno more than\b|\bat (?:most|least)\b",
     r"\b(?:hard|upper|lower|absolute) (?:limit|cap|constraint|requirement|deadline)\b",
     r"\bwithout (?:\w+ ){0,3}(?:approval|permission|consent|confirm\w*|review|authori[sz]ation)\b",
     r"不要|不得|不能|不可以?|不许|不准|不应|禁止|严禁|切勿|请勿|绝不|决不|从不|永远|始终|一律|总是",

@@ -71,8 +71,8 @@ from app.core.ranges import Ranges, of_seqs, union
 COVERED_SHARE: Final = 0.25
 MIN_SECTION_TOKENS: Final = 120
 MAX_SECTION_TOKENS: Final = 4_000
-#: Rules may take more than their share, up to this part of what is covered.
-MAX_COVERED_SHARE: Final = 0.6
+#: Rules and what else the user said with weight may take more, up to this part of what is covered.
+MAX_COVERED_SHARE: Final = 0.75
 #: What the story may take of a section when the ledger wants the room too.
 STORY_SHARE: Final = 0.2
 #: Characters of a quotation in the story.
@@ -89,7 +89,7 @@ TYPED_CHARACTERS: Final = 1_500
 MAX_JOINED_CHARACTERS: Final = 320
 
 _ROLE_SCORE: Final = {Speaker.USER: 2.0, Speaker.AGENT: 0.5, Speaker.TOOL: 0.0}
-_LEAST_SCORE: Final = {Speaker.USER: 3.0, Speaker.AGENT: 2.5, Speaker.TOOL: 2.0}
+_LEAST_SCORE: Final = {Speaker.USER: 2.5, Speaker.AGENT: 2.5, Speaker.TOOL: 1.75}
 _CLASS_SCORE: Final = {
     LedgerClass.RULE: 3.0,
     LedgerClass.PREFERENCE: 2.5,
