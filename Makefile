@@ -11,7 +11,7 @@ SESSION ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test lint format types imports check bench lock lock-check clean
+.PHONY: help install demo serve test test-slow lint format types imports check bench lock lock-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -32,8 +32,11 @@ demo: $(STAMP) ## run the demo; SESSION=file uses your own session
 serve: $(STAMP) ## run the service on a private embedded Postgres
 	$(BIN)/foldline serve
 
-test: $(STAMP) ## run every test
+test: $(STAMP) ## run every test of the default lane
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+test-slow: $(STAMP) ## run the slow lane: thousands of random streams, long faults
+	$(BIN)/python -m pytest -n auto -m slow $(PYTEST_ARGS)
 
 lint: $(STAMP) ## format check, lint, spelling
 	$(BIN)/ruff format --check .
