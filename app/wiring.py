@@ -30,6 +30,7 @@ from app.services.compile_context import CompileContext
 from app.services.compile_session import CompileSession
 from app.services.compile_stateless import CompileStateless
 from app.services.count_tokens import CountTokens
+from app.services.elide_events import ElideEvents
 from app.services.expand_events import ExpandEvents
 from app.services.fold_events import FoldEvents
 from app.services.manage_jobs import ManageJobs
@@ -37,8 +38,8 @@ from app.services.pin_events import PinEvents
 from app.services.prepare_events import BatchLimits, EventPreparer
 from app.services.read_events import ReadEvents
 from app.services.recall_events import RecallEvents
-from app.services.request_compaction import RequestCompaction
 from app.services.report_usage import ReportUsage
+from app.services.request_compaction import RequestCompaction
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
 from app.services.schedule_compaction import ScheduleCompaction
@@ -56,8 +57,8 @@ from app.storage.migrate import current_revision, head_revision
 from app.storage.plan_facts import PgCompactionReads
 from app.storage.pool import create_engine
 from app.storage.sessions import PgSessions
-
 from app.storage.token_reports import PgTokenReports
+
 
 @dataclass(slots=True)
 class _WakeUp:
@@ -126,8 +127,8 @@ def _parts(
     sessions = PgSessions()
     keys = PgIdempotencyKeys()
     jobs, counters = PgJobQueue(), PgCompactionCounters()
-    default_policy = _default_policy(settings)
     reports, rules = PgTokenReports(), _model_rules(settings)
+    default_policy = _default_policy(settings)
     wake_up = _WakeUp()
     schedule = ScheduleCompaction(
         database=database,
@@ -212,6 +213,7 @@ def _parts(
         ),
         fold_events=fold_events,
         recall_events=recall_events,
+        elide_events=ElideEvents(database=database, log=log, append_marker=append_marker),
         expand_events=ExpandEvents(
             database=database,
             log=log,
@@ -227,8 +229,6 @@ def _parts(
             database=database, log=log, compile_context=compile_context
         ),
         count_tokens=CountTokens(tokens=tokens, method=tokens.method, converters=CONVERTERS),
-        request_compaction=RequestCompaction(
-            database=database,
         report_usage=ReportUsage(
             database=database,
             event_log=log,
@@ -236,6 +236,8 @@ def _parts(
             rules=rules,
             schedule=schedule,
         ),
+        request_compaction=RequestCompaction(
+            database=database,
             reads=reads,
             jobs=jobs,
             keys=keys,
@@ -247,8 +249,6 @@ def _parts(
     return Parts(services, wake_up.worker)
 
 
-def _default_policy(settings: Settings) -> dict[str, Json]:
-    by_settings: dict[str, Json] = {"summarizer": {"kind": settings.summarizer}}
 def _model_rules(settings: Settings) -> ModelRules:
     try:
         return load_model_rules(settings.model_rules)
@@ -256,6 +256,8 @@ def _model_rules(settings: Settings) -> ModelRules:
         raise SettingsError({"FOLDLINE_MODEL_RULES": str(error)}) from error
 
 
+def _default_policy(settings: Settings) -> dict[str, Json]:
+    by_settings: dict[str, Json] = {"summarizer": {"kind": settings.summarizer}}
     return effective_policy(settings.default_policy, by_settings, DEFAULT_POLICY)
 
 

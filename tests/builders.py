@@ -28,6 +28,7 @@ from app.core.contents import (
 )
 from app.core.events import (
     ActivationRequest,
+    ElisionRequest,
     Event,
     FoldRequest,
     PinRequest,
@@ -128,6 +129,11 @@ def pin(*seqs: int) -> Event:
 def unpin(*seqs: int) -> Event:
     """Return an unpin."""
     return _marker(UnpinRequest(seqs))
+
+
+def elide(*seqs: int, keep: int = 0) -> Event:
+    """Return an elision."""
+    return _marker(ElisionRequest(seqs, keep))
 
 
 def undo(target_seq: int) -> Event:

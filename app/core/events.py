@@ -118,6 +118,15 @@ class UnpinRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ElisionRequest:
+    """Read these events as stubs."""
+
+    seqs: tuple[int, ...]
+    #: So many characters of each body stay.
+    keep_chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class UndoRequest:
     """Take the effect of a marker back."""
 
@@ -142,6 +151,7 @@ MarkerRequest: TypeAlias = (
     | FoldRequest
     | PinRequest
     | UnpinRequest
+    | ElisionRequest
     | UndoRequest
     | ActivationRequest
     | PolicyRequest
@@ -202,6 +212,14 @@ class Unpin:
 
 
 @dataclass(frozen=True, slots=True)
+class Elision:
+    """Events that are read as stubs."""
+
+    seqs: Ranges
+    keep_chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Undo:
     """The marker at this seq has no effect."""
 
@@ -220,7 +238,7 @@ class PolicyChange:
     """Changes nothing in how the log is read."""
 
 
-Marker: TypeAlias = Fold | Rewind | Pin | Unpin | Undo | Activation | PolicyChange
+Marker: TypeAlias = Fold | Rewind | Pin | Unpin | Elision | Undo | Activation | PolicyChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from app.core.events import Activation, Fold, Marker, Pin, Rewind, Undo, Unpin
+from app.core.events import Activation, Elision, Fold, Marker, Pin, Rewind, Undo, Unpin
 from app.core.lanes import Lane
 from app.core.ranges import EMPTY, FOREVER, Ranges, contains, size, subtract, union
 
@@ -40,6 +40,15 @@ class ShownSection:
 
 
 @dataclass(frozen=True, slots=True)
+class Elided:
+    """Events that are read as stubs, each by the newest elision that names it."""
+
+    marker_seq: int
+    seqs: Ranges
+    keep_chars: int
+
+
+@dataclass(frozen=True, slots=True)
 class Index:
     """Sets of seqs, and the sections shown in place of what is masked."""
 
@@ -49,6 +58,8 @@ class Index:
     pinned: Ranges = EMPTY
     #: By position, then fold.
     sections: tuple[ShownSection, ...] = ()
+    #: By marker; no event is in two. What is masked may be among them.
+    elided: tuple[Elided, ...] = ()
 
     def is_live(self, seq: int) -> bool:
         """Tell whether the event at this seq is read."""
@@ -59,6 +70,13 @@ class Index:
         for section in self.sections:
             if contains(section.belongs, seq):
                 return section.fold_seq
+        return None
+
+    def elision_of(self, seq: int) -> Elided | None:
+        """Return the elision by which this event is read as a stub, or None."""
+        for elided in self.elided:
+            if contains(elided.seqs, seq):
+                return elided
         return None
 
 
@@ -90,6 +108,7 @@ def resolve(markers: Iterable[tuple[int, Marker]]) -> Index:
         rewound=rewound,
         pinned=subtract(_pinned(ordered, effective), rewound),
         sections=sections,
+        elided=_elided(ordered, effective, rewound),
     )
 
 
@@ -152,6 +171,21 @@ def _pinned(ordered: Sequence[tuple[int, Marker]], effective: frozenset[int]) ->
         elif isinstance(marker, Unpin):
             pinned = subtract(pinned, marker.seqs)
     return pinned
+
+
+def _elided(
+    ordered: Sequence[tuple[int, Marker]], effective: frozenset[int], rewound: Ranges
+) -> tuple[Elided, ...]:
+    """Give every elided event to the newest elision that names it; a later pin brings it back."""
+    elided: list[Elided] = []
+    taken = rewound
+    for seq, marker in reversed(ordered):
+        if seq not in effective or not isinstance(marker, Elision | Pin):
+            continue
+        if isinstance(marker, Elision) and (left := subtract(marker.seqs, taken)):
+            elided.append(Elided(seq, left, marker.keep_chars))
+        taken = union((*taken, *marker.seqs))
+    return tuple(reversed(elided))
 
 
 def _holes_by_fold(

@@ -35,6 +35,7 @@ from app.core.contents import (
 from app.core.events import (
     USER,
     Activation,
+    Elision,
     Event,
     Events,
     Fold,
@@ -111,6 +112,9 @@ def marker_text(marker: Marker, *, limit: int | None = None) -> str:
             return f"pin {ranges_text(seqs)}"
         case Unpin(seqs=seqs):
             return f"unpin {ranges_text(seqs)}"
+        case Elision(seqs=seqs, keep_chars=keep_chars):
+            kept = f" keep {keep_chars}" if keep_chars else ""
+            return f"elide {ranges_text(seqs)}{kept}"
         case Undo(target_seq=target_seq):
             return f"undo {target_seq}"
         case Activation(target_seq=target_seq):

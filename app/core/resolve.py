@@ -23,6 +23,8 @@ from app.core.errors import CompactionRangeError, InvalidEventError, RewindTarge
 from app.core.events import (
     Activation,
     ActivationRequest,
+    Elision,
+    ElisionRequest,
     Event,
     Fold,
     FoldRequest,
@@ -126,7 +128,7 @@ class Facts:
     markers: list[tuple[int, Marker]] = field(default_factory=list)
     #: First event of each invocation; only needed for rewinds.
     first_seq_by_invocation: dict[str, int] = field(default_factory=dict)
-    #: Headers by seq of what folds and pins may reach, and the calls that stand there.
+    #: Headers by seq of what folds, pins and elisions may reach, and the calls that stand there.
     headers: dict[int, Header] = field(default_factory=dict)
     calls_by_seq: dict[int, list[CallFacts]] = field(default_factory=dict)
 
@@ -143,7 +145,7 @@ class Needs:
     call_names: frozenset[str] = frozenset()
     has_markers: bool = False
     invocation_ids: frozenset[str] = frozenset()
-    #: Seqs that pins name: their whole call groups are needed.
+    #: Seqs that pins and elisions name: their whole call groups are needed.
     pinned_seqs: frozenset[int] = frozenset()
     #: Spans that folds name, closed.
     spans: tuple[tuple[int, int], ...] = ()
@@ -176,7 +178,7 @@ def needs_of(events: Iterable[Event]) -> Needs:
                 continue
             case RewindRequest(before_invocation_id=str(invocation_id)):
                 invocations.add(invocation_id)
-            case PinRequest(seqs=seqs) | UnpinRequest(seqs=seqs):
+            case PinRequest(seqs=seqs) | UnpinRequest(seqs=seqs) | ElisionRequest(seqs=seqs):
                 pinned.update(seqs)
             case FoldRequest(from_seq=start, to_seq=end, sections=sections):
                 spans.append((start, end))
@@ -400,6 +402,8 @@ class Resolver:
                 return Pin(self._groups(seqs))
             case UnpinRequest(seqs=seqs):
                 return Unpin(self._groups(seqs))
+            case ElisionRequest() as request:
+                return self._elision(request)
             case UndoRequest(target_seq=target_seq):
                 self._marker_at(target_seq)
                 return Undo(target_seq)
@@ -430,6 +434,15 @@ class Resolver:
             detail = f"to_seq must be from 0 to {seq - 2}: nothing else can be rewound"
             raise RewindTargetError(detail, pointer="/to_seq")
         return Rewind(request.to_seq + 1)
+
+    def _elision(self, request: ElisionRequest) -> Elision:
+        for seq in request.seqs:
+            header = self.facts.headers.get(seq)
+            if header is None or header.is_marker:
+                raise InvalidEventError(f"seq {seq} is no event of this session", pointer="/seqs")
+            if contains(self.facts.index.pinned, seq):
+                raise InvalidEventError(f"seq {seq} is pinned", pointer="/seqs")
+        return Elision(of_seqs(request.seqs), request.keep_chars)
 
     def _groups(self, seqs: Iterable[int]) -> Ranges:
         """Return the seqs with their whole call groups."""

@@ -17,6 +17,7 @@ from app.core.canonical import Json
 from app.core.errors import InvalidEventError
 from app.core.events import (
     ActivationRequest,
+    ElisionRequest,
     FoldRequest,
     MarkerRequest,
     PinRequest,
@@ -53,6 +54,7 @@ _SECTION = Shape(
     "a section", "isolation_scope", "branch", "tool_names", "node_path", "content", "ledger"
 )
 _SEQS = Shape("a pin", "seqs")
+_ELISION = Shape("an elision", "seqs", "keep_chars")
 _TARGET = Shape("an undo or activation", "target_seq")
 
 
@@ -191,9 +193,17 @@ def _unpin(actions: Fields, key: str) -> MarkerRequest:
 
 
 def _seqs(actions: Fields, key: str) -> tuple[int, ...]:
-    fields = _SEQS.read_strictly(actions.value(key), actions.at(key), actions.notes)
+    return _positions(_SEQS.read_strictly(actions.value(key), actions.at(key), actions.notes))
+
+
+def _positions(fields: Fields) -> tuple[int, ...]:
     items = enumerate(fields.array("seqs"))
     return tuple(read_seq(item, f"{fields.at('seqs')}/{index}") for index, item in items)
+
+
+def _elision(actions: Fields, key: str) -> MarkerRequest:
+    fields = _ELISION.read_strictly(actions.value(key), actions.at(key), actions.notes)
+    return ElisionRequest(_positions(fields), fields.seq("keep_chars", least=0) or 0)
 
 
 def _undo(actions: Fields, key: str) -> MarkerRequest:
@@ -228,6 +238,7 @@ _READERS: Final[Mapping[str, Callable[[Fields, str], MarkerRequest]]] = {
     "fold": _fold,
     "pin": _pin,
     "unpin": _unpin,
+    "elision": _elision,
     "undo": _undo,
     "activation": _activation,
     "policy": _policy,
@@ -272,6 +283,8 @@ def _action(request: MarkerRequest) -> tuple[str, Json]:
             return "pin", {"seqs": list(request.seqs)}
         case UnpinRequest():
             return "unpin", {"seqs": list(request.seqs)}
+        case ElisionRequest():
+            return "elision", {"seqs": list(request.seqs), "keep_chars": request.keep_chars}
         case UndoRequest():
             return "undo", {"target_seq": request.target_seq}
         case ActivationRequest():

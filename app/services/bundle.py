@@ -11,14 +11,15 @@ from app.services.compile_context import CompileContext
 from app.services.compile_session import CompileSession
 from app.services.compile_stateless import CompileStateless
 from app.services.count_tokens import CountTokens
+from app.services.elide_events import ElideEvents
 from app.services.expand_events import ExpandEvents
 from app.services.fold_events import FoldEvents
 from app.services.manage_jobs import ManageJobs
 from app.services.pin_events import PinEvents
 from app.services.read_events import ReadEvents
 from app.services.recall_events import RecallEvents
-from app.services.request_compaction import RequestCompaction
 from app.services.report_usage import ReportUsage
+from app.services.request_compaction import RequestCompaction
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
 from app.services.sessions import ManageSessions
@@ -41,11 +42,12 @@ class Services:
     fold_events: FoldEvents
     recall_events: RecallEvents
     expand_events: ExpandEvents
+    elide_events: ElideEvents
     compile_context: CompileContext
     compile_session: CompileSession
     compile_stateless: CompileStateless
     compare_compiles: CompareCompiles
     count_tokens: CountTokens
+    report_usage: ReportUsage
     request_compaction: RequestCompaction
     jobs: ManageJobs
-    report_usage: ReportUsage

@@ -40,7 +40,7 @@ from app.core.errors import (
     SessionNotFoundError,
     StorageError,
 )
-from app.core.events import Activation, Events, Fold, Marker, Undo
+from app.core.events import Activation, Elision, Events, Fold, Marker, Undo
 from app.core.index import Index, fold_statuses, resolve
 from app.core.ranges import FOREVER
 from app.core.resolve import Log
@@ -305,8 +305,8 @@ class CompileContext:
     def _expanded(
         self, index: Index, markers: Sequence[tuple[int, Marker]], request: CompileRequest
     ) -> Index:
-        """Return the index as if the folds to expand were undone."""
-        folds = {seq for seq, marker in markers if isinstance(marker, Fold)}
+        """Return the index as if the folds and elisions to expand were undone."""
+        folds = {seq for seq, marker in markers if isinstance(marker, Fold | Elision)}
         for number, seq in enumerate(request.options.expand):
             if seq not in folds:
                 detail = f"there is no compaction at seq {seq}"

@@ -34,6 +34,7 @@ from app.core.contents import (
 )
 from app.core.events import (
     Activation,
+    Elision,
     Event,
     Fold,
     Marker,
@@ -46,7 +47,7 @@ from app.core.events import (
     Undo,
     Unpin,
 )
-from app.core.index import Index, ShownSection
+from app.core.index import Elided, Index, ShownSection
 from app.core.lanes import Lane
 from app.core.ranges import FOREVER, Ranges
 from app.core.resolve import ReplyFacts
@@ -71,6 +72,7 @@ _KIND_BY_MARKER: Final[Mapping[type[Marker], str]] = {
     Rewind: "rewind",
     Pin: "pin",
     Unpin: "unpin",
+    Elision: "elision",
     Undo: "deactivation",
     Activation: "activation",
     PolicyChange: "policy",
@@ -402,6 +404,8 @@ def _packed_marker(marker: Marker) -> Packed:
             return [from_seq]
         case Pin(seqs=seqs) | Unpin(seqs=seqs):
             return [_packed_ranges(seqs)]
+        case Elision(seqs=seqs, keep_chars=keep_chars):
+            return [_packed_ranges(seqs), keep_chars]
         case Undo(target_seq=target_seq) | Activation(target_seq=target_seq):
             return [target_seq]
         case PolicyChange():
@@ -448,6 +452,7 @@ _UNPACK_MARKER: Final[Mapping[str, Callable[..., Marker]]] = {
     "rewind": Rewind,
     "pin": lambda seqs: Pin(_ranges(seqs)),
     "unpin": lambda seqs: Unpin(_ranges(seqs)),
+    "elision": lambda seqs, keep_chars: Elision(_ranges(seqs), keep_chars),
     "deactivation": Undo,
     "activation": Activation,
     "policy": PolicyChange,
@@ -459,16 +464,15 @@ _UNPACK_MARKER: Final[Mapping[str, Callable[..., Marker]]] = {
 
 def pack_index(index: Index) -> str:
     """Return what the index holds beside its live and rewound ranges, which are columns."""
-    return canonical_json(
-        [
-            _packed_ranges(index.pinned),
-            [
-                [shown.fold_seq, shown.section_index, pack_lane(shown.lane), belongs]
-                for shown in index.sections
-                for belongs in [_packed_ranges(shown.belongs)]
-            ],
-        ]
-    )
+    sections = [
+        [shown.fold_seq, shown.section_index, pack_lane(shown.lane), _packed_ranges(shown.belongs)]
+        for shown in index.sections
+    ]
+    elided = [
+        [elided.marker_seq, _packed_ranges(elided.seqs), elided.keep_chars]
+        for elided in index.elided
+    ]
+    return canonical_json(_trimmed([_packed_ranges(index.pinned), sections, elided], [[]]))
 
 
 def unpack_index(text: str | None, live: str, rewound: str) -> Index:
@@ -479,7 +483,7 @@ def unpack_index(text: str | None, live: str, rewound: str) -> Index:
         live: the column's text.
         rewound: the column's text.
     """
-    pinned, sections = ([], []) if text is None else orjson.loads(text)
+    pinned, sections, elided = [*([[], []] if text is None else orjson.loads(text)), []][:3]
     return Index(
         live=unpack_multirange(live),
         rewound=unpack_multirange(rewound),
@@ -487,6 +491,9 @@ def unpack_index(text: str | None, live: str, rewound: str) -> Index:
         sections=tuple(
             ShownSection(fold_seq, section_index, unpack_lane(lane), _ranges(belongs))
             for fold_seq, section_index, lane, belongs in sections
+        ),
+        elided=tuple(
+            Elided(marker_seq, _ranges(seqs), keep_chars) for marker_seq, seqs, keep_chars in elided
         ),
     )
 

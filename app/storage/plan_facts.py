@@ -18,6 +18,7 @@ from app.core.compaction.facts import (
     read_again,
 )
 from app.core.compaction.policy import CompactionPolicy
+from app.core.elision import elide
 from app.core.events import Event, Marker
 from app.core.lanes import Lane
 from app.core.ranges import Ranges, intersect, union
@@ -97,7 +98,7 @@ class PgCompactionReads:
         return PlanFacts(
             head_seq=session.head_seq,
             events=[
-                plan_event(event, completes_invocation=seq == last_of_newest)
+                plan_event(elide(event, session.index), completes_invocation=seq == last_of_newest)
                 for seq, event in events.items()
             ],
             markers=facts.markers,

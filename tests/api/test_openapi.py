@@ -49,6 +49,8 @@ CONTRACT: dict[str, set[str]] = {
     f"get {S}/compactions/{{}}": set(),
     f"post {S}/compactions/{{}}/activate": set(),
     f"post {S}/compactions/{{}}/undo": set(),
+    f"post {S}/elisions": {"seqs", "keep_chars", "expected_seq"},
+    f"post {S}/elisions/{{}}/undo": set(),
     f"post {S}/recall": {"query", "mode", "scope", "limit", "before_seq", "reader"},
     f"post {S}/expand": {
         "summary_seqs",
@@ -58,9 +60,9 @@ CONTRACT: dict[str, set[str]] = {
         "query",
         "reader",
     },
+    f"post {S}/usage": {"fingerprint", "usage", "error"},
     f"post {S}/compile": {
         "agent",
-    f"post {S}/usage": {"fingerprint", "usage", "error"},
         "branch",
         "isolation_scope",
         "node_path",

@@ -15,6 +15,7 @@ from app.core.contents import FunctionCall, FunctionResponse, InlineData, Part, 
 from app.core.errors import InvalidInputError
 from app.core.events import (
     ActivationRequest,
+    ElisionRequest,
     Event,
     FoldRequest,
     MarkerRequest,
@@ -41,6 +42,8 @@ LANES: Final = (
     Lane(isolation_scope="s"),
 )
 CALL_IDS: Final = ("c1", "c2", "c3", None)
+#: Characters that are worth leaving out.
+LONG: Final = 80
 RESPONSE_IDS: Final = (None, None, "r1", "r2")
 
 
@@ -68,6 +71,7 @@ def steps(*, markers: bool = True, max_size: int = 14) -> st.SearchStrategy[list
     """Draw steps of a log."""
     ordinary = ["user", "user", "model", "model", "call", "call", "result", "result", "mixed"]
     marking = ["rewind", "rewind_to", "fold", "fold", "timed", "pin", "unpin", "undo", "activate"]
+    marking += ["elide"]
     step = st.builds(
         Step,
         kind=st.sampled_from(ordinary * 2 + marking if markers else ordinary),
@@ -130,7 +134,9 @@ def _event(step: Step, seq: int, log: Sequence[Event]) -> Event | None:
 
 def _tag(step: Step, seq: int) -> str:
     """Say in the text where it stands, so that a reader who should not see it is caught."""
-    return f"[{seq}|{step.lane.isolation_scope or ''}|{step.lane.branch}]"
+    tag = f"[{seq}|{step.lane.isolation_scope or ''}|{step.lane.branch}]"
+    # Long enough for a stub to be shorter.
+    return tag + "." * LONG if step.flavour > 4 else tag
 
 
 def _user(step: Step, seq: int) -> tuple[Part, ...]:
@@ -197,6 +203,8 @@ def _request(step: Step, seq: int, log: Sequence[Event]) -> MarkerRequest | None
             return PinRequest((high,))
         case "unpin":
             return UnpinRequest((high,))
+        case "elide":
+            return ElisionRequest(tuple(range(low, high + 1)), step.flavour % 3)
         case "undo":
             return UndoRequest(high)
         case _:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.core.compile.inputs import CompileResult
 from app.core.compile.order import is_reply
 from app.core.compile.verify import verify
-from app.core.events import Event, Fold, UndoRequest
+from app.core.events import Elision, Event, Fold, UndoRequest
 from app.core.index import resolve
 from app.core.lanes import Reader
 from app.core.resolve import Log, replay
@@ -146,6 +146,38 @@ def test_undoing_every_fold_gives_the_log_without_folds(
     index = resolve([(e.seq, e.marker) for e in never if e.marker is not None])
     with_undo = compiled(undone.events, undone.index, reader, format_name)
     assert parts_of(with_undo) == parts_of(compiled(never, index, reader, format_name))
+
+
+@given(steps(), readers, formats, presets)
+def test_undoing_every_elision_gives_the_log_without_elisions(
+    drawn: list[Step], reader: Reader, format_name: str, preset: str
+) -> None:
+    _, log = build([step for step in drawn if step.kind not in ("rewind", "rewind_to", "undo")])
+    elisions = [event.seq for event in log.events if isinstance(event.marker, Elision)]
+    undone = replay(
+        [*_as_sent(log), *(Event(author="user", request=UndoRequest(seq)) for seq in elisions)]
+    )
+    never = [event for event in log.events if event.seq not in elisions]
+    index = resolve([(e.seq, e.marker) for e in never if e.marker is not None])
+    with_undo = compiled(undone.events, undone.index, reader, format_name, preset=preset)
+    assert parts_of(with_undo) == parts_of(
+        compiled(never, index, reader, format_name, preset=preset)
+    )
+
+
+@given(steps(), readers, formats, presets)
+def test_an_elision_leaves_the_place_and_kind_of_everything_and_never_adds(
+    drawn: list[Step], reader: Reader, format_name: str, preset: str
+) -> None:
+    _, log = build(drawn)
+    whole = compiled(log.events, replace(log.index, elided=()), reader, format_name, preset=preset)
+    short = compiled(log.events, log.index, reader, format_name, preset=preset)
+    assert [role for role, _ in parts_of(short)] == [role for role, _ in parts_of(whole)]
+    seqs = [[part.seq for part in content.parts] for content in whole.contents]
+    assert [[part.seq for part in content.parts] for content in short.contents] == seqs
+    tokens = [part.tokens for content in short.contents for part in content.parts]
+    before = [part.tokens for content in whole.contents for part in content.parts]
+    assert all(now <= then for now, then in zip(tokens, before, strict=True))
 
 
 def _as_sent(log: Log) -> list[Event]:

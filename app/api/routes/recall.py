@@ -1,4 +1,4 @@
-"""Originals: look for them, open summaries down to them."""
+"""Originals: look for them, open summaries down to them, leave them out and bring them back."""
 
 from typing import Annotated, Final
 
@@ -6,8 +6,20 @@ from fastapi import APIRouter, Depends, Response
 
 from app.api.answers import json_answer, text_answer
 from app.api.bodies import JsonBody, json_body, request_body
-from app.api.dependencies import Caller, ServicesHere, SessionHere, check_scope
+from app.api.dependencies import (
+    Caller,
+    Idempotency,
+    IfMatch,
+    ServicesHere,
+    SessionHere,
+    check_scope,
+    expected,
+    requires,
+)
+from app.api.schemas.events import EventAnswer, event_text
+from app.api.schemas.fields import SeqInPath
 from app.api.schemas.recall import (
+    ElisionRequestBody,
     ExpandAnswer,
     ExpandRequest,
     ReaderFields,
@@ -16,10 +28,16 @@ from app.api.schemas.recall import (
     expand_text,
     recall_answer,
 )
-from app.ports import Principal
+from app.ports import Principal, SessionKey
+from app.services.append_events import AppendResult
+from app.services.bundle import Services
+from app.services.elide_events import NewElision
 
 router: Final = APIRouter()
 
+CAN_WRITE: Final = [Depends(requires("events:write"))]
+
+ElisionBody = Annotated[JsonBody[ElisionRequestBody], Depends(json_body(ElisionRequestBody))]
 RecallBody = Annotated[JsonBody[RecallRequest], Depends(json_body(RecallRequest))]
 ExpandBody = Annotated[JsonBody[ExpandRequest], Depends(json_body(ExpandRequest))]
 
@@ -50,6 +68,52 @@ async def expand_events(
     _check_reader(caller, body.model.reader)
     expanded = await bundle.expand_events(body.model.to_domain(key))
     return text_answer(expand_text(expanded), head_seq=expanded.head_seq)
+
+
+@router.post(
+    "/v1/sessions/{sid}/elisions",
+    dependencies=CAN_WRITE,
+    status_code=201,
+    response_model=EventAnswer,
+    openapi_extra=request_body(ElisionRequestBody),
+)
+async def elide_events(
+    bundle: ServicesHere,
+    key: SessionHere,
+    body: ElisionBody,
+    header: Idempotency,
+    head_in_header: IfMatch,
+) -> Response:
+    """Read events as stubs, without their bodies, from now on."""
+    wanted = NewElision(
+        key=key,
+        seqs=body.model.seqs,
+        keep_chars=body.model.keep_chars,
+        expected_seq=expected(body.model.expected_seq, head_in_header),
+        idempotent=header.of(body.digest),
+    )
+    return await _marker_answer(bundle, key, await bundle.elide_events(wanted))
+
+
+@router.post(
+    "/v1/sessions/{sid}/elisions/{seq}/undo",
+    dependencies=CAN_WRITE,
+    status_code=201,
+    response_model=EventAnswer,
+)
+async def undo_elision(
+    bundle: ServicesHere, key: SessionHere, seq: SeqInPath, header: Idempotency
+) -> Response:
+    """Bring the bodies back."""
+    result = await bundle.elide_events.undo(key, seq, idempotent=header.of(b""))
+    return await _marker_answer(bundle, key, result)
+
+
+async def _marker_answer(bundle: Services, key: SessionKey, result: AppendResult) -> Response:
+    view = await bundle.read_events.one(key, result.appended[0].seq or 0)
+    return text_answer(
+        event_text(view), status=201, head_seq=result.head_seq, is_replayed=result.is_replayed
+    )
 
 
 def _check_reader(caller: Principal, reader: ReaderFields | None) -> None:

@@ -1,11 +1,19 @@
-"""Recall and expand on the wire: reading originals, folded away or not."""
+"""Recall, expand and elide on the wire: originals are read, or left out of what is compiled."""
 
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
 from app.api.schemas.events import EventAnswer, event_text
-from app.api.schemas.fields import MAX_PAGE, BranchPath, QueryText, RequestModel, Seq, Word
+from app.api.schemas.fields import (
+    MAX_PAGE,
+    BranchPath,
+    Position,
+    QueryText,
+    RequestModel,
+    Seq,
+    Word,
+)
 from app.core.canonical import canonical_json
 from app.core.lanes import Reader
 from app.ports import SessionKey
@@ -13,6 +21,7 @@ from app.services.expand_events import DEFAULT_MAX_TOKENS, Expanded, Expansion
 from app.services.recall_events import Recall, Recalled
 
 MAX_TOKENS = 1_000_000
+MAX_KEEP_CHARS = 1_000_000
 
 
 class ReaderFields(RequestModel):
@@ -126,6 +135,15 @@ class ExpandRequest(RequestModel):
             query=self.query,
             reader=None if self.reader is None else self.reader.to_domain(),
         )
+
+
+class ElisionRequestBody(RequestModel):
+    """Which events to read as stubs."""
+
+    seqs: Annotated[list[Seq], Field(min_length=1, max_length=MAX_PAGE)]
+    #: So many characters of each body stay.
+    keep_chars: Annotated[int, Field(ge=0, le=MAX_KEEP_CHARS)] = 0
+    expected_seq: Position | None = None
 
 
 class ExpandAnswer(BaseModel):

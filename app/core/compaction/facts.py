@@ -13,6 +13,7 @@ from typing import Final
 from app.core.branch import tagged_segments
 from app.core.compaction.policy import CompactionPolicy
 from app.core.contents import FunctionResponse, is_blank
+from app.core.elision import elide
 from app.core.events import USER, Event, Fold, Marker
 from app.core.final_response import is_final_response
 from app.core.index import effective_markers, resolve
@@ -29,7 +30,7 @@ class PlanEvent:
     lane: Lane = ROOT_LANE
     author: str = ""
     invocation_id: str = ""
-    #: Of all parts.
+    #: Of all parts, as they are read.
     tokens: int = 0
     #: The user speaks: more than tool results.
     is_user_message: bool = False
@@ -115,7 +116,7 @@ def facts_known(resolver: Resolver, events: Iterable[Event]) -> PlanFacts:
     ordinary = [event for event in events if event.marker is None]
     return PlanFacts(
         head_seq=facts.head_seq,
-        events=[plan_event(event) for event in ordinary],
+        events=[plan_event(elide(event, facts.index)) for event in ordinary],
         markers=[(event.seq, event.marker) for event in events if event.marker is not None],
         waiting=frozenset(resolver.waiting(facts.calls_by_seq)),
         closed_call_ids=closed_calls(resolver, (event.lane for event in ordinary)),

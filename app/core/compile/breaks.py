@@ -13,14 +13,34 @@ from typing import Final, Literal, TypeAlias
 from app.core.compile.inputs import CompileResult, RenderedPart
 from app.core.compile.order import is_reply
 from app.core.compile.render import chained_parts
-from app.core.events import Activation, Event, Events, Fold, Marker, Pin, Rewind, Undo, Unpin
+from app.core.events import (
+    Activation,
+    Elision,
+    Event,
+    Events,
+    Fold,
+    Marker,
+    Pin,
+    Rewind,
+    Undo,
+    Unpin,
+)
 from app.core.fingerprint import head_difference
 from app.core.index import Index, resolve
 from app.core.lanes import Reader
 from app.core.ranges import Ranges, intersect
 
 BreakReason: TypeAlias = Literal[
-    "tools", "system", "model", "pin", "compaction", "rewind", "budget", "overlap", "option"
+    "tools",
+    "system",
+    "model",
+    "pin",
+    "compaction",
+    "elision",
+    "rewind",
+    "budget",
+    "overlap",
+    "option",
 ]
 
 
@@ -84,6 +104,7 @@ def fingerprint_before(reply: Event, result: CompileResult) -> str:
 _REASONS: Final[tuple[tuple[type[Marker], BreakReason], ...]] = (
     (Fold, "compaction"),
     (Activation, "compaction"),
+    (Elision, "elision"),
     (Rewind, "rewind"),
     (Pin, "pin"),
     (Unpin, "pin"),
@@ -168,14 +189,20 @@ def _newest_change(ordered: Sequence[tuple[int, Marker]], since_seq: int) -> Bre
 
 
 def _view(markers: Sequence[tuple[int, Marker]], since_seq: int) -> object:
-    """Return how the events up to a seq are read: which are live, and what the others belong to."""
+    """Return how the events up to a seq are read: which are live, what the others belong to, and
+    what is a stub."""
     index = resolve(markers)
     until: Ranges = ((1, since_seq),)
     sections = [
         (section.fold_seq, section.section_index, intersect(section.belongs, until))
         for section in index.sections
     ]
-    return intersect(index.live, until), [section for section in sections if section[2]]
+    elided = [(each.keep_chars, intersect(each.seqs, until)) for each in index.elided]
+    return (
+        intersect(index.live, until),
+        [section for section in sections if section[2]],
+        [each for each in elided if each[1]],
+    )
 
 
 def _reason_of(marker: Marker, by_seq: Mapping[int, Marker]) -> BreakReason | None:

@@ -13,6 +13,7 @@ from app.core.compile.instruction import system_text
 from app.core.compile.lower import lower
 from app.core.compile.passes.compaction_mask import compaction_mask
 from app.core.compile.passes.context_injection import context_injection
+from app.core.compile.passes.elision import elision
 from app.core.compile.passes.fit_budget import fit_budget
 from app.core.compile.passes.mark_prefix import mark_prefix
 from app.core.compile.passes.merge_turns import merge_turns
@@ -47,6 +48,8 @@ EVENT_PASSES: Final[tuple[Pass[Events], ...]] = (
     # Before the mask: a summary stands among the events that this reader sees.
     Pass("visibility", visibility),
     Pass("compaction_mask", compaction_mask),
+    # Before narration, which must not quote what was left out.
+    Pass("elision", elision),
     # Before pairing: what another agent called is told as text and pairs with nothing.
     Pass("narration", narration),
     Pass("tool_pairing", tool_pairing),

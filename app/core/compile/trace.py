@@ -33,6 +33,9 @@ _ACTION_OF_PASS: Final[Mapping[str, Action]] = {
 }
 
 
+#: Passes that leave an event where it is, and say it otherwise.
+_RETOLD: Final[Mapping[str, Action]] = {"elision": "stubbed", "narration": "narrated"}
+
 #: Repairs after which an event is still there, but not as it was appended.
 _PASS_OF_REPAIR: Final[Mapping[str, str]] = {
     "late_result": "tool_pairing",
@@ -124,8 +127,11 @@ def _row(event: Event, index: Index, trace: PassTrace, outcome: _Outcome) -> Eve
             by_seq = next((at for at, since in outcome.rewinds if since <= event.seq < at), None)
     elif block is None:
         action = "dropped"
-    elif changed_by == "narration":
-        action = "narrated"
+    elif changed_by is not None and changed_by in _RETOLD:
+        action = _RETOLD[changed_by]
+        if action == "stubbed":
+            elided = index.elision_of(event.seq)
+            by_seq = elided.marker_seq if elided else None
     elif event.seq in outcome.repaired:
         action, changed_by = "repaired", outcome.repaired[event.seq]
     return EventTrace(
@@ -141,14 +147,17 @@ def _row(event: Event, index: Index, trace: PassTrace, outcome: _Outcome) -> Eve
 
 
 def _changed_by(event: Event, trace: PassTrace) -> tuple[str | None, bool]:
-    """Return the pass that took the event away, or else that retold it; and whether it is gone."""
+    """Return the pass that took the event away, or else the first that retold it; and whether it is
+    gone."""
     retold: str | None = None
+    before = event
     for name, events in trace.events_by_pass.items():
         after = events.get(event.seq)
         if after is None:
             return name, True
-        if name == "narration" and after.parts != event.parts:
-            retold = name
+        if name in _RETOLD and after.parts != before.parts:
+            retold = retold or name
+        before = after
     return retold, False
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from app.core.errors import CompactionRangeError
+from app.core.errors import CompactionRangeError, InvalidEventError
 from app.core.events import Event, Fold, Marker, Rewind, Section, Undo
 from app.core.index import UNTOUCHED, FoldStatus, Index, effective_markers, fold_statuses, resolve
 from app.core.lanes import ROOT_LANE, Lane
@@ -13,6 +13,7 @@ from app.core.resolve import Log
 from tests.builders import (
     activate,
     call,
+    elide,
     fold,
     fold_of,
     log,
@@ -460,3 +461,64 @@ def test_undo_of_what_is_no_marker_changes_nothing() -> None:
 
 def test_rewind_of_everything_leaves_what_comes() -> None:
     assert resolve([(5, Rewind(1))]).live == ((6, FOREVER),)
+
+
+# Elisions
+
+
+def elided(index: Index) -> dict[int, tuple[int, int]]:
+    """Return marker and characters kept of each elided event."""
+    return {
+        seq: (each.marker_seq, each.keep_chars)
+        for each in index.elided
+        for start, end in each.seqs
+        for seq in range(start, end + 1)
+    }
+
+
+def test_elided_events_stay_live() -> None:
+    done = log(*turns(2), elide(1, 3, keep=7))
+
+    assert live(done) == [1, 2, 3, 4]
+    assert elided(done.index) == {1: (5, 7), 3: (5, 7)}
+    assert done.index.elision_of(2) is None
+
+
+def test_of_two_elisions_of_an_event_the_newest_counts_until_it_is_undone() -> None:
+    events = (*turns(2), elide(1, 2), elide(2, 3, keep=7))
+
+    assert elided(log(*events).index) == {1: (5, 0), 2: (6, 7), 3: (6, 7)}
+    assert elided(log(*events, undo(6)).index) == {1: (5, 0), 2: (5, 0)}
+
+
+def test_a_later_pin_brings_an_elided_event_back_and_undoing_the_pin_elides_it_again() -> None:
+    events = (*turns(2), elide(1, 2), pin(1))
+
+    assert elided(log(*events).index) == {2: (5, 0)}
+    assert elided(log(*events, unpin(1)).index) == {2: (5, 0)}
+    assert elided(log(*events, undo(6)).index) == {1: (5, 0), 2: (5, 0)}
+
+
+def test_what_is_pinned_cannot_be_elided_before_it_is_unpinned() -> None:
+    with pytest.raises(InvalidEventError):
+        log(*turns(2), pin(1), elide(2, 1))
+    assert elided(log(*turns(2), pin(1), unpin(1), elide(1)).index) == {1: (7, 0)}
+
+
+@pytest.mark.parametrize("seq", [3, 4, 9])
+def test_only_events_of_the_log_can_be_elided(seq: int) -> None:
+    with pytest.raises(InvalidEventError):
+        log(*turns(1), pin(1), elide(seq))
+
+
+def test_an_elision_in_a_rewound_span_has_no_effect_and_returns_with_it() -> None:
+    events = (*turns(2), elide(1, 3), rewind(to_seq=4))
+
+    assert elided(log(*events).index) == {}
+    assert elided(log(*events, undo(6)).index) == {1: (5, 0), 3: (5, 0)}
+
+
+def test_what_is_rewound_is_not_elided() -> None:
+    assert elided(log(*turns(2), elide(1, 3), rewind("i2")).index) == {}
+    done = log(*turns(2), rewind("i2"), elide(1, 3))
+    assert elided(done.index) == {1: (6, 0)}

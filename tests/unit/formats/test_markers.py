@@ -7,6 +7,7 @@ from app.core.contents import FunctionCall, Opaque, Text
 from app.core.errors import InvalidEventError
 from app.core.events import (
     ActivationRequest,
+    ElisionRequest,
     FoldRequest,
     MarkerRequest,
     PinRequest,
@@ -44,6 +45,8 @@ REQUESTS: list[MarkerRequest] = [
     ),
     PinRequest((3, 1)),
     UnpinRequest((1,)),
+    ElisionRequest((4, 2), 100),
+    ElisionRequest((1,)),
     UndoRequest(4),
     ActivationRequest(5),
     PolicyRequest(),
@@ -59,7 +62,9 @@ def test_marker_is_read_as_it_was_made(request_: MarkerRequest) -> None:
     assert event.notes == ()
 
 
-@pytest.mark.parametrize("key", ["rewind", "fold", "pin", "unpin", "undo", "activation", "policy"])
+@pytest.mark.parametrize(
+    "key", ["rewind", "fold", "pin", "unpin", "elision", "undo", "activation", "policy"]
+)
 def test_marker_of_services_is_refused_from_callers(key: str) -> None:
     with pytest.raises(InvalidEventError) as caught:
         parse_event({"actions": {key: {}}})
@@ -74,6 +79,8 @@ def test_marker_of_services_is_refused_from_callers(key: str) -> None:
         ({"rewind": {"to_seq": 2**63}}, "/rewind/to_seq"),
         ({"pin": {"seqs": [1, 0]}}, "/pin/seqs/1"),
         ({"pin": {"seqs": 1}}, "/pin/seqs"),
+        ({"elision": {"seqs": [0]}}, "/elision/seqs/0"),
+        ({"elision": {"seqs": [1], "keep_chars": -1}}, "/elision/keep_chars"),
         ({"undo": {"seq": 1}}, "/undo/seq"),
         ({"fold": {"from_seq": 1}}, "/fold/to_seq"),
         ({"fold": {"from_seq": 1, "to_seq": 2, "seqs": [[1]]}}, "/fold/seqs/0"),

@@ -18,6 +18,7 @@ from app.core.contents import (
 )
 from app.core.events import (
     Activation,
+    Elision,
     Event,
     Fold,
     Marker,
@@ -30,7 +31,7 @@ from app.core.events import (
     Undo,
     Unpin,
 )
-from app.core.index import Index, ShownSection
+from app.core.index import Elided, Index, ShownSection
 from app.core.lanes import Lane
 from app.core.ranges import FOREVER, Ranges, union
 from app.core.resolve import ReplyFacts
@@ -111,6 +112,7 @@ MARKERS: st.SearchStrategy[Marker] = st.one_of(
     st.builds(Rewind, SEQ),
     st.builds(Pin, RANGES),
     st.builds(Unpin, RANGES),
+    st.builds(Elision, RANGES, SEQ),
     st.builds(Undo, SEQ),
     st.builds(Activation, SEQ),
     st.just(PolicyChange()),
@@ -199,12 +201,19 @@ def test_an_owner_in_the_lane_of_its_response_does_not_repeat_it(
         sections=st.lists(
             st.builds(ShownSection, SEQ, st.integers(0, 3), LANES, RANGES), max_size=2
         ).map(tuple),
+        elided=st.lists(st.builds(Elided, SEQ, RANGES, SEQ), max_size=2).map(tuple),
     )
 )
 def test_an_index_survives_its_columns(index: Index) -> None:
     live, rewound = map(codec.pack_multirange, (index.live, index.rewound))
 
     assert codec.unpack_index(codec.pack_index(index), live, rewound) == index
+
+
+def test_an_index_of_before_elisions_is_read() -> None:
+    index = Index(pinned=((2, 3),))
+    assert codec.pack_index(index) == "[[[2,3]],[]]"
+    assert codec.unpack_index("[[[2,3]],[]]", "{[1,)}", "{}") == index
 
 
 def test_a_log_without_markers_has_no_index_column() -> None:

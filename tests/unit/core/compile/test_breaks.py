@@ -24,6 +24,7 @@ from app.core.resolve import Log
 from tests.builders import (
     activate,
     call,
+    elide,
     fold,
     fold_of,
     log,
@@ -75,6 +76,7 @@ def broken(*events: Event, reader: Reader = BOT, **options: Any) -> Break | None
     return find_break(found, now, then, index=done.index, markers=markers_of(done.events))
 
 
+LONG = (user("a" * 99), model("b"), user("c"))
 HISTORY = (user("a"), model("b", invocation_id="i1"), user("c", invocation_id="i2"))
 
 
@@ -165,6 +167,10 @@ def test_option_goes_before_a_marker_that_came_too() -> None:
         ((*HISTORY, fold(1, 2), pin(1)), (undo(5),), Break("pin", 7)),
         ((*HISTORY, fold(1, 2), undo(4)), (undo(5),), Break("compaction", 7)),
         ((*HISTORY, rewind("i2"), user("d")), (undo(4),), Break("rewind", 7)),
+        (LONG, (elide(1),), Break("elision", 5)),
+        ((*LONG, elide(1)), (undo(4),), Break("elision", 6)),
+        ((*LONG, elide(1)), (pin(1),), Break("pin", 6)),
+        ((*LONG, elide(1)), (elide(1, keep=9),), Break("elision", 6)),
         (HISTORY, (fold(1, 2), undo(5), user("d"), fold(1, 1)), Break("compaction", 8)),
         (HISTORY, (fold(1, 1), user("d"), fold(3, 3)), Break("compaction", 5)),
         (HISTORY, (fold(1, 1), user("d"), pin(6)), Break("compaction", 5)),
@@ -180,6 +186,10 @@ def test_option_goes_before_a_marker_that_came_too() -> None:
         "undo of a pin",
         "undo of an undo",
         "undo of a rewind",
+        "elision",
+        "undo of an elision",
+        "pin of an elided event",
+        "second elision of an event",
         "second fold after an undone one",
         "fold that comes first in what is read",
         "pin of something else after a fold",

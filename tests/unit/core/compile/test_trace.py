@@ -8,6 +8,7 @@ from app.core.contents import Opaque, Text
 from app.core.events import Event
 from tests.builders import (
     call,
+    elide,
     event,
     fold,
     log,
@@ -52,6 +53,26 @@ def test_events_that_share_a_turn_are_merged() -> None:
         (1, "merged", "merge_turns", 0),
         (2, "merged", "merge_turns", 0),
     ]
+
+
+LONG = (
+    "a text that is long enough to be worth leaving out of the request, because a stub is shorter"
+)
+
+
+def test_elided_event_is_stubbed_and_names_the_elision() -> None:
+    first, second, third, _ = explained(user(LONG), user("short"), user(LONG), elide(1, 2))
+
+    assert (first.action, first.pass_name, first.by_seq) == ("stubbed", "elision", 4)
+    assert (second.action, second.by_seq) == ("merged", None)
+    assert (third.action, third.by_seq) == ("merged", None)
+
+
+def test_elided_event_of_another_agent_is_stubbed_before_it_is_narrated() -> None:
+    said = model(LONG, author="other")
+
+    assert told(said, elide(1))[0][1:3] == ("stubbed", "elision")
+    assert told(said)[0][1:3] == ("narrated", "narration")
 
 
 def test_rewound_events_name_the_rewind() -> None:
