@@ -368,11 +368,10 @@ class _Draft:
         return self.freed_tokens + self.superseded_tokens
 
     def plan(self, *, level: int, moment: Moment, is_staged: bool) -> Plan:
-        covers = [section.covers for section in self.sections]
-        spans = [(seed.fold.from_seq, seed.fold.to_seq) for seed in self.selection.seeds]
+        from_seq, to_seq = self.selection.span
         return Plan(
-            from_seq=min(ranges[0][0] for ranges in (*covers, *((span,) for span in spans))),
-            to_seq=max(ranges[-1][1] for ranges in (*covers, *((span,) for span in spans))),
+            from_seq=from_seq,
+            to_seq=to_seq,
             sections=self.sections,
             level=level,
             moment=moment,

@@ -93,6 +93,14 @@ class Selection:
     seeds: tuple[ShownFold, ...]
 
     @property
+    def span(self) -> Range:
+        """From the first to the last event that the fold would stand for; empty for nothing."""
+        events = (*self.live, *self.again)
+        starts = (*(e.seq for e in events), *(seed.fold.from_seq for seed in self.seeds))
+        ends = (*(e.seq for e in events), *(seed.fold.to_seq for seed in self.seeds))
+        return min(starts, default=1), max(ends, default=0)
+
+    @property
     def live_tokens(self) -> int:
         """Of the events that would be folded."""
         return sum(event.tokens for event in self.live)
@@ -233,8 +241,6 @@ class PlanView:
             reads_again: what is folded already is covered too, as far as it is known.
             lanes: only these; None for all.
         """
-        if (seeds or reads_again) and self.is_inside(span):
-            seeds, reads_again = (), False
         wanted = {event.seq: event for event in self._within(self.live, span, lanes)}
         if reads_again:
             wanted.update(
@@ -250,11 +256,14 @@ class PlanView:
                 for seq in group:
                     wanted.pop(seq, None)
         ordered = [wanted[seq] for seq in sorted(wanted)]
-        return Selection(
+        selection = Selection(
             live=tuple(event for event in ordered if self.index.is_live(event.seq)),
             again=tuple(event for event in ordered if not self.index.is_live(event.seq)),
             seeds=tuple(seeds),
         )
+        if (selection.seeds or selection.again) and self.is_inside(selection.span):
+            return self.select(span, lanes=lanes)
+        return selection
 
     def covered_by(self, seeds: Iterable[ShownFold]) -> Ranges:
         """Return what these folds stand for and may be folded on: nothing live, undone or open."""

@@ -644,6 +644,18 @@ def test_a_range_strictly_inside_a_fold_takes_only_what_is_live_there() -> None:
     assert covers_of(plan) == ((3, 3),)
 
 
+def test_an_overlap_that_ends_up_inside_a_fold_is_not_read_again() -> None:
+    session = Session(
+        user("q", invocation_id="i1"),
+        user("q", invocation_id="i2"),
+        user("aside", invocation_id="i1", lane=Lane(branch="root.a"), part_tokens=LONG),
+        call("t", id="c", invocation_id="i1"),
+        fold(1, 4),
+    )
+    assert covers_of(session.plan(EVERY)) == ((3, 3),)
+    session.fold_all(EVERY)
+
+
 @pytest.mark.parametrize("strategy", ["interval", "threshold", "both", "window", "auto"])
 def test_an_empty_log_gives_a_reason(strategy: str) -> None:
     pairs: dict[str, object] = {}
