@@ -44,7 +44,8 @@ MIN_INPUT_TOKENS: Final = 500
 MAX_ATTEMPTS: Final = 2
 #: Answers may be this much longer than the section that is made of them: the rest is cut by code.
 ANSWER_SLACK: Final = 1.5
-MIN_ANSWER_TOKENS: Final = 512
+#: Models that think count their thinking too.
+MIN_ANSWER_TOKENS: Final = 2_048
 #: What sections that become one may take, as a part of what they took apart.
 MERGED_SHARE: Final = 0.5
 #: Below this many characters the picking takes a few milliseconds; above, it runs beside the loop.
@@ -76,6 +77,7 @@ async def summarize_events(
     Raises:
         SummaryRefusedError: nothing shorter can stand for the events; the range stays as it is.
     """
+    # One lane's words in another's section would be shown to readers who may not see them.
     assert all(event.lane == lane for event in events)
     if not seed and not any(event.parts or event.input_transcription for event in events):
         raise SummaryRefusedError("there is nothing to read", reason="nothing_to_summarize")
@@ -117,8 +119,7 @@ class _Job:
 async def _summarize(
     job: _Job, events: Events, seed: str | None, provider: SummaryProvider | None
 ) -> SectionSummary:
-    if job.policy.kind == "extractive" or not events:
-        # Lines that are carried already need no model to carry them on.
+    if job.policy.kind == "extractive":
         return await _by_code(job, events, seed)
     if provider is None:
         return replace(await _by_code(job, events, seed), fallback_reason="not_configured")
@@ -167,6 +168,8 @@ async def _by_model(
     asking = _Asking(job, provider)
     max_tokens = job.policy.max_input_tokens or DEFAULT_INPUT_TOKENS
     record = max(job.budget.tokens, job.count(seed) if seed else 0)
+    if record >= max_tokens:
+        return replace(await _by_code(job, events, seed), fallback_reason="input_limit")
     room = max(MIN_INPUT_TOKENS, max_tokens - record)
     section = SectionText()
     text = seed

@@ -44,6 +44,7 @@ from app.core.compaction.ledger import (
     LedgerClass,
     LedgerLine,
     SectionText,
+    by_class,
     cap_ledger,
     citation,
     joined_lines,
@@ -179,7 +180,7 @@ def extract_section(
     left = min(
         budget.most_tokens - used, max(budget.tokens - used, int(budget.tokens * STORY_SHARE))
     )
-    return SectionText(ledger, fit_story((*carried.story, *_story(events)), left, count))
+    return SectionText(by_class(ledger), fit_story((*carried.story, *_story(events)), left, count))
 
 
 def carried_section(seed: str | None) -> SectionText | None:

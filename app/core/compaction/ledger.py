@@ -250,6 +250,12 @@ def ledger_json(ledger: Iterable[LedgerLine]) -> list[Json]:
     ]
 
 
+def by_class(lines: Iterable[LedgerLine]) -> tuple[LedgerLine, ...]:
+    """Return the lines in the order in which they are printed."""
+    order = list(LedgerClass)
+    return tuple(sorted(lines, key=lambda line: order.index(line.kind)))
+
+
 # What a summary must not lose
 
 

@@ -21,6 +21,7 @@ from app.core.compaction.ledger import (
     LedgerClass,
     LedgerLine,
     SectionText,
+    by_class,
     cap_ledger,
     line_text,
     missing_lines,
@@ -126,8 +127,10 @@ def read_answer(
     section = parse_section(text)
     if section is not None and section.ledger:
         return section
-    prose = text if section is None else "\n".join(section.story)
-    return _read_prose(prose, source_words)
+    if section is not None:
+        # It kept to the form, so it is about the matter; but a story may still be an apology.
+        return _read_prose("\n".join(section.story), frozenset)
+    return _read_prose(text, source_words)
 
 
 def _read_prose(prose: str, source_words: Callable[[], frozenset[str]]) -> SectionText | Rejection:
@@ -138,7 +141,8 @@ def _read_prose(prose: str, source_words: Callable[[], frozenset[str]]) -> Secti
         return "error_text"
     if _APOLOGY.search(prose):
         return "apology"
-    if overlap(words(prose), source_words()) < RELATED_WORDS:
+    source = source_words()
+    if source and overlap(words(prose), source) < RELATED_WORDS:
         return "unrelated"
     lines = (one_line(line, limit=len(line)).lstrip("#>-* ") for line in prose.splitlines())
     return SectionText(story=tuple(line for line in lines if line))
@@ -177,7 +181,7 @@ def held_to_ledger(
     lines = sorted((*lost, *own), key=_newest)
     ledger = cap_ledger([replace(line, replaces=()) for line in lines], room, count)
     left = room - sum(count(line_text(line)) + 1 for line in ledger)
-    return SectionText(ledger, _bounded(answer.story, left, count))
+    return SectionText(by_class(ledger), _bounded(answer.story, left, count))
 
 
 def _newest(line: LedgerLine) -> int:
