@@ -707,6 +707,23 @@ class SummaryProvider(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheUse:
+    """When the provider last read a request of a session."""
+
+    #: Seconds since then.
+    idle_s: float
+    #: How long an entry lives after its last use; None where no rule of a model says it.
+    ttl_s: int | None
+
+
+class CacheUses(Protocol):
+    """What is known of a session in providers' caches."""
+
+    async def last(self, connection: Connection, key: SessionKey) -> CacheUse | None:
+        """Return the newest use, None when nothing was ever compiled or replied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
     """What to look for, and where."""
 

@@ -18,6 +18,7 @@ from app.providers.clock import SystemClock
 from app.providers.model_rules import load_model_rules
 from app.providers.summarizers import summary_providers
 from app.providers.tokenizer import Tokenizer
+from app.services.activate_staged import ActivateStaged
 from app.services.app_policies import ManageApps
 from app.services.append_events import AppendEvents
 from app.services.append_marker import AppendMarker
@@ -46,6 +47,7 @@ from app.services.schedule_compaction import ScheduleCompaction
 from app.services.sessions import ManageSessions
 from app.settings import Settings, SettingsError
 from app.storage.api_keys import PgApiKeys
+from app.storage.cache_uses import PgCacheUses
 from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.compile_inputs import PgCompileInputs
 from app.storage.database import PgDatabase
@@ -145,6 +147,7 @@ def _parts(
         preparer=preparer,
         tokens=tokens,
         schedule=schedule,
+        activate_staged=ActivateStaged(cache_uses=PgCacheUses(), preparer=preparer, clock=clock),
         clock=clock,
     )
     append_marker = AppendMarker(

@@ -60,6 +60,8 @@ class Index:
     sections: tuple[ShownSection, ...] = ()
     #: By marker; no event is in two. What is masked may be among them.
     elided: tuple[Elided, ...] = ()
+    #: Folds that wait for their activation, oldest first.
+    staged: tuple[int, ...] = ()
 
     def is_live(self, seq: int) -> bool:
         """Tell whether the event at this seq is read."""
@@ -109,6 +111,12 @@ def resolve(markers: Iterable[tuple[int, Marker]]) -> Index:
         pinned=subtract(_pinned(ordered, effective), rewound),
         sections=sections,
         elided=_elided(ordered, effective, rewound),
+        staged=tuple(
+            seq
+            for seq, marker in ordered
+            if seq in effective and isinstance(marker, Fold) and marker.is_staged
+            if seq not in folds
+        ),
     )
 
 

@@ -32,6 +32,7 @@ from app.ports import (
     TokenCounter,
 )
 from app.services import idempotency
+from app.services.activate_staged import ActivateStaged
 from app.services.idempotency import IdempotentRequest
 from app.services.prepare_events import EventPreparer, Note, PreparedEvent, SentBatch
 from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
@@ -99,6 +100,7 @@ class AppendEvents:
         preparer: EventPreparer,
         tokens: TokenCounter,
         schedule: ScheduleCompaction,
+        activate_staged: ActivateStaged,
         clock: Clock,
     ) -> None:
         self._database = database
@@ -108,6 +110,7 @@ class AppendEvents:
         self._preparer = preparer
         self._tokens = tokens
         self._schedule = schedule
+        self._activate_staged = activate_staged
         self._clock = clock
 
     async def __call__(self, append: Append) -> AppendResult:
@@ -174,6 +177,7 @@ class AppendEvents:
         expected = append.expected_seq
         if expected is not None and expected != session.head_seq and not is_all_repeats:
             raise ConcurrentAppendError(expected_seq=expected, actual_seq=session.head_seq)
+        fresh += await self._activate_staged(connection, append.key, session, fresh)
         needs = needs_of(each.event for each in fresh)
         facts = (
             await self._log.load_facts(connection, append.key, session, needs)

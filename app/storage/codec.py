@@ -472,7 +472,8 @@ def pack_index(index: Index) -> str:
         [elided.marker_seq, _packed_ranges(elided.seqs), elided.keep_chars]
         for elided in index.elided
     ]
-    return canonical_json(_trimmed([_packed_ranges(index.pinned), sections, elided], [[]]))
+    fields = [_packed_ranges(index.pinned), sections, elided, list(index.staged)]
+    return canonical_json(_trimmed(fields, [[], []]))
 
 
 def unpack_index(text: str | None, live: str, rewound: str) -> Index:
@@ -483,7 +484,8 @@ def unpack_index(text: str | None, live: str, rewound: str) -> Index:
         live: the column's text.
         rewound: the column's text.
     """
-    pinned, sections, elided = [*([[], []] if text is None else orjson.loads(text)), []][:3]
+    fields = [[], []] if text is None else orjson.loads(text)
+    pinned, sections, elided, staged = [*fields, [], []][:4]
     return Index(
         live=unpack_multirange(live),
         rewound=unpack_multirange(rewound),
@@ -495,6 +497,7 @@ def unpack_index(text: str | None, live: str, rewound: str) -> Index:
         elided=tuple(
             Elided(marker_seq, _ranges(seqs), keep_chars) for marker_seq, seqs, keep_chars in elided
         ),
+        staged=tuple(staged),
     )
 
 

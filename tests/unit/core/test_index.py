@@ -522,3 +522,16 @@ def test_what_is_rewound_is_not_elided() -> None:
     assert elided(log(*turns(2), elide(1, 3), rewind("i2")).index) == {}
     done = log(*turns(2), rewind("i2"), elide(1, 3))
     assert elided(done.index) == {1: (6, 0)}
+
+
+# Staged folds
+
+
+def test_a_staged_fold_waits_until_it_is_activated_undone_or_rewound() -> None:
+    events = (*turns(2), fold_of(1, 2, section("s"), staged=True))
+
+    assert log(*events).index.staged == (5,)
+    assert log(*events, activate(5)).index.staged == ()
+    assert log(*events, activate(5), undo(6)).index.staged == (5,)
+    assert log(*events, undo(5)).index.staged == ()
+    assert log(*events, rewind(to_seq=4)).index.staged == ()

@@ -202,6 +202,7 @@ def test_an_owner_in_the_lane_of_its_response_does_not_repeat_it(
             st.builds(ShownSection, SEQ, st.integers(0, 3), LANES, RANGES), max_size=2
         ).map(tuple),
         elided=st.lists(st.builds(Elided, SEQ, RANGES, SEQ), max_size=2).map(tuple),
+        staged=st.lists(SEQ, max_size=2).map(tuple),
     )
 )
 def test_an_index_survives_its_columns(index: Index) -> None:
