@@ -16,11 +16,12 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from app.core.compile.inputs import CompileInput, PendingCall, Report
+from app.core.compile.no_result import NO_RESULT_TOKENS, no_result
 from app.core.contents import FunctionCall, FunctionResponse, Part, Segment, Text
 from app.core.events import USER, Event, Events, Owner
 
 
-def pair(events: Events, inputs: CompileInput, report: Report) -> Events:  # noqa: ARG001
+def pair(events: Events, inputs: CompileInput, report: Report) -> Events:
     """Return the events with every result next to its call, as google-adk has it."""
     if not any(event.calls or event.responses for event in events):
         return events
@@ -28,6 +29,8 @@ def pair(events: Events, inputs: CompileInput, report: Report) -> Events:  # noq
     settled = _with_last_results_settled(matched)
     paired = _with_results_at_calls(settled)
     _report_left_out(matched, paired, report)
+    if inputs.options.unanswered_calls == "close":
+        return _with_open_calls_closed(paired, report)
     return _without_open_calls(paired, report)
 
 
@@ -291,6 +294,30 @@ def _report_left_out(before: Events, after: Events, report: Report) -> None:
 
 
 # 4. Calls without a result
+
+
+def _with_open_calls_closed(events: Events, report: Report) -> Events:
+    """Answer the calls that no result answers, right after them, as ``stable`` does."""
+    answered = {part.id for event in events for part in event.responses}
+    closed: list[Event] = []
+    for event in events:
+        closed.append(event)
+        open_calls = [call for call in event.calls if call.id and call.id not in answered]
+        for call in open_calls:
+            report.pending.append(PendingCall(call.id, call.name, event.seq))
+            report.repair("synthetic_result", event.seq, f"no result of {call.name}")
+        if open_calls:
+            closed.append(
+                replace(
+                    event,
+                    role="user",
+                    parts=tuple(no_result(call) for call in open_calls),
+                    part_tokens=(NO_RESULT_TOKENS,) * len(open_calls),
+                    owners=(None,) * len(open_calls),
+                    place=None,
+                )
+            )
+    return tuple(closed)
 
 
 def _without_open_calls(events: Events, report: Report) -> Events:

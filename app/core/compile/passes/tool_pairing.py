@@ -22,10 +22,10 @@ from typing import Final
 
 from app.core.compile.adk.pairing import pair as adk_pair
 from app.core.compile.inputs import CompileInput, PendingCall, Report
+from app.core.compile.no_result import NO_RESULT_TOKENS, no_result
 from app.core.compile.order import is_reply
 from app.core.compile.quoting import elide_markers, quote
 from app.core.contents import (
-    NO_RESULT_TEXT,
     FunctionCall,
     FunctionResponse,
     Part,
@@ -34,8 +34,6 @@ from app.core.contents import (
 )
 from app.core.events import Event, Events, Owner
 
-#: ``{"error":"no result was recorded"}`` with what a part takes besides.
-_SYNTHETIC_TOKENS: Final = 14
 #: What is said around a late result.
 _TOLD_TOKENS: Final = 48
 
@@ -222,20 +220,9 @@ class _Pairing:
             lane=call.event.lane,
             role="user",
             parts=(no_result(call.part),),
-            part_tokens=(_SYNTHETIC_TOKENS,),
+            part_tokens=(NO_RESULT_TOKENS,),
             owners=(None,),
         )
-
-
-def no_result(call: FunctionCall) -> FunctionResponse:
-    """Return the synthetic result of a call that has none."""
-    return FunctionResponse(
-        id=call.id,
-        name=call.name,
-        response=f'{{"error":"{NO_RESULT_TEXT}"}}',
-        response_text=NO_RESULT_TEXT,
-        is_error=True,
-    )
 
 
 def _told(part: FunctionResponse, owner: Owner) -> Text:

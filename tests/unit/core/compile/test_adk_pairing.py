@@ -1,6 +1,7 @@
 """Pairing and masking as google-adk does it; `tests/differential` compares with google-adk."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from app.core.compile.adk.mask import mask
 from app.core.compile.adk.pairing import pair
@@ -293,3 +294,13 @@ def test_masked_call_comes_back_once() -> None:
     )
 
     assert masked(done) == ["s", "t(c1)", 'c1={"n":2}', 'c1={"n":3}']
+
+
+def test_open_calls_are_closed_when_asked() -> None:
+    done = log(calls("c1", "c2"), result("c1", 1), calls("c3"))
+    options = CompileOptions(reader=Reader(agent="bot"), preset="adk", unanswered_calls="close")
+    report = Report()
+    paired_events = pair(done.events, replace(inputs_for(done), options=options), report)
+    answered = {part.id for event in paired_events for part in event.responses}
+    assert answered == {"c1", "c2", "c3"}
+    assert [call.call_id for call in report.pending] == ["c2", "c3"]
