@@ -88,7 +88,7 @@ class CompileFields(RequestModel):
     thinking: Literal["auto", "keep", "strip"] = "auto"
     narration: Literal["quoted", "name", "none"] = "quoted"
     ids: Literal["auto", "keep", "strip"] = "auto"
-    unanswered_calls: Literal["close", "drop"] = "close"
+    unanswered_calls: Literal["auto", "close", "drop"] = "auto"
     foreign_thoughts: bool = False
     single_turn: bool = False
     user_content: ContentField | None = None
@@ -98,6 +98,12 @@ class CompileFields(RequestModel):
     as_of_seq: Position | None = None
     expand: Annotated[list[Seq], Field(max_length=MAX_EXPANDED)] = Field(default_factory=list)
     budget: BudgetField | None = None
+
+    @model_validator(mode="after")
+    def _drops_calls_only_under_adk(self) -> Self:
+        if self.unanswered_calls == "drop" and self.preset != "adk":
+            raise ValueError("unanswered_calls: drop goes with preset adk: stable closes them")
+        return self
 
     def to_request(self, pointer: str = "") -> CompileRequest:
         """Return the request.

@@ -19,7 +19,7 @@ IncludeContents: TypeAlias = Literal["default", "none"]
 Thinking: TypeAlias = Literal["auto", "keep", "strip"]
 Narration: TypeAlias = Literal["quoted", "name", "none"]
 Ids: TypeAlias = Literal["auto", "keep", "strip"]
-UnansweredCalls: TypeAlias = Literal["close", "drop"]
+UnansweredCalls: TypeAlias = Literal["auto", "close", "drop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,9 @@ class CompileOptions:
     thinking: Thinking = "auto"
     narration: Narration = "quoted"
     ids: Ids = "auto"
-    unanswered_calls: UnansweredCalls = "close"
+    #: Under ``adk``: dropped, as ADK does (``auto``), or closed by a synthetic result. Under
+    #: ``stable`` they are always closed.
+    unanswered_calls: UnansweredCalls = "auto"
     foreign_thoughts: bool = False
     single_turn: bool = False
     #: The current invocation's user content, for a scope whose opening call is not in the log.
