@@ -40,12 +40,17 @@ class Process:
     def lines(self) -> list[dict[str, Any]]:
         """What it has logged, as far as it is whole lines of JSON."""
         found: list[dict[str, Any]] = []
-        for line in self._log.read_text().splitlines():
+        for line in self.log.splitlines():
             try:
                 found.append(json.loads(line))
             except ValueError:
                 continue
         return found
+
+    @property
+    def log(self) -> str:
+        """All that it has logged."""
+        return self._log.read_text()
 
     def logged(self, event: str) -> dict[str, Any]:
         """Wait for a line and return it."""
@@ -54,9 +59,9 @@ class Process:
             for line in self.lines:
                 if line.get("event") == event:
                     return line
-            assert self.process.poll() is None, self._log.read_text()
+            assert self.process.poll() is None, self.log
             time.sleep(POLL_S)
-        raise AssertionError(f"no {event} in {self._log.read_text()}")
+        raise AssertionError(f"no {event} in {self.log}")
 
     def kill(self) -> None:
         """End it at once, whatever it is doing."""
@@ -115,7 +120,8 @@ def client_of(service: Process) -> httpx.Client:
         try:
             client.get("/readyz")
         except httpx.TransportError:
-            assert time.monotonic() < until_s
+            assert service.process.poll() is None, service.log
+            assert time.monotonic() < until_s, service.log
             time.sleep(POLL_S)
         else:
             return client
