@@ -11,7 +11,7 @@ only valid beside something else goes with it:
 
     reasoning                   verbatim, where it carries its encrypted content; what nothing
                                 of its response follows is left out by ``merge_turns``
-    the id of a call or text    only in a turn that has its reasoning: the provider looks for it
+    the id of a call or text    only behind the reasoning of its turn: the provider looks for it
     a custom tool's result      as its call was: of both kinds a call has one
 
 and where the provider has no place for what we have:
@@ -187,9 +187,9 @@ def _detail(usage: JsonObject, key: str, name: str) -> Json:
 
 
 def _item_event(item: JsonObject, agent: str, pointer: str) -> JsonObject:
-    kind = item.get("type", "message" if "role" in item else None)
-    if kind is None and "id" in item:
-        kind = "item_reference"
+    kind = item.get("type")
+    if kind is None and ("role" in item or isinstance(item.get("id"), str)):
+        kind = "message" if "role" in item else "item_reference"
     kind = _string(kind, f"{pointer}/type")
     if kind == "message":
         return _message_event(item, agent, pointer)
@@ -555,8 +555,12 @@ def _verbatim(part: Opaque, role: Role) -> str | None:
         return _verbatim_part(part, role)
     if part.type not in VERBATIM_TYPES:
         return None
-    item = json.loads(part.raw)
-    if not isinstance(item, dict) or item.get("type", "item_reference") != part.type:
+    raw = json.loads(part.raw)
+    if not isinstance(raw, dict):
+        return None
+    # Answers spell out what they lack, requests may not.
+    item = {key: value for key, value in raw.items() if value is not None}
+    if item.get("type", "item_reference") != part.type:
         return None
     if part.type == "reasoning" and not (
         part.thought and role == "model" and item.get("encrypted_content")
@@ -565,10 +569,7 @@ def _verbatim(part: Opaque, role: Role) -> str | None:
         return None
     if not is_item_accepted(item):
         return None
-    if None in item.values():
-        # Answers spell out what they lack, requests may not.
-        return canonical_json({key: value for key, value in item.items() if value is not None})
-    return part.raw
+    return part.raw if len(item) == len(raw) else canonical_json(item)
 
 
 def _verbatim_part(part: Opaque, role: Role) -> str | None:
@@ -714,12 +715,13 @@ def _items(wire: OpenAIResponses, contents: Sequence[RenderedContent], model: st
     for one in contents:
         parts = [part for part in one.parts if wire.says(part.placed.part, one.role)]
         if one.role == "model":
-            keeps_ids = _has_reasoning(wire, one)
+            reasoned = _reasoned(wire, one)
             for part in parts:
                 call = part.placed.part
                 if isinstance(call, FunctionCall):
                     custom_by_call_id[call.id or ""] = _custom_input(call) is not None
-                yield part.text if keeps_ids else _without_link(wire, part, model)
+                is_linked = id(part.placed) in reasoned
+                yield part.text if is_linked else _without_link(wire, part, model)
             continue
         said: list[str] = []
         for part in parts:
@@ -732,14 +734,17 @@ def _items(wire: OpenAIResponses, contents: Sequence[RenderedContent], model: st
         yield from _user_message(said)
 
 
-def _has_reasoning(wire: OpenAIResponses, content: RenderedContent) -> bool:
-    """Tell whether the turn's reasoning is sent, be it in front of what a delta holds."""
-    return any(
-        placed.part.thought
-        and not isinstance(placed.part, FunctionCall)
-        and wire.says(placed.part, "model")
-        for placed in content.content.parts
-    )
+def _reasoned(wire: OpenAIResponses, turn: RenderedContent) -> set[int]:
+    """Return which parts of the turn, by identity, have its reasoning in front of them.
+
+    Told from the whole turn, of which a delta holds the rest.
+    """
+    placed = iter(turn.content.parts)
+    for one in placed:
+        is_thought = one.part.thought and not isinstance(one.part, FunctionCall)
+        if is_thought and wire.says(one.part, "model"):
+            return {id(one), *map(id, placed)}
+    return set()
 
 
 def _without_link(wire: OpenAIResponses, rendered: RenderedPart, model: str) -> str:

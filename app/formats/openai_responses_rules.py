@@ -173,6 +173,9 @@ def _item(item: Json, path: str) -> Violations:
         case "compaction":
             if not _is_filled(item.get("encrypted_content")):
                 yield Violation("shape", f"{path}/encrypted_content")
+        case "item_reference":
+            if not _is_filled(item.get("id")):
+                yield Violation("shape", f"{path}/id")
         case "function_call" | "custom_tool_call":
             yield from _call_id(item.get("call_id"), f"{path}/call_id")
             yield from _name(item.get("name"), f"{path}/name")

@@ -353,6 +353,7 @@ def test_rollout_line_is_its_item_at_its_time_and_what_is_for_the_screen_is_left
             "/content/0/image_url",
         ),
         ({"type": 5}, "/type"),
+        ({"id": None}, "/type"),
         ({"type": "function_call", "call_id": "c"}, "/name"),
         ({"type": "function_call", "name": "f", "call_id": 5}, "/call_id"),
         ({"type": "custom_tool_call", "name": "f", "call_id": "c"}, "/input"),
@@ -429,6 +430,15 @@ def test_stripping_thinking_strips_the_ids_of_what_followed_and_keeps_the_rest()
         "phase": "final_answer",
         "content": "Here.",
     }
+
+
+def test_what_was_said_before_any_reasoning_has_no_id() -> None:
+    early = {**CALL, "id": "fc_0", "call_id": "early"}
+    (first, reasoning, second) = items_of(
+        turn("model", *parts_of(early), *parts_of(REASONING), *parts_of(CALL))
+    )
+    assert "id" not in first
+    assert (reasoning, second) == (REASONING, CALL)
 
 
 def test_id_of_a_search_stays_where_nothing_can_be_missing() -> None:
@@ -798,6 +808,7 @@ def test_valid_requests_break_nothing() -> None:
         ([USER, ANSWER], "reasoning_kept", "/input/1/id"),
         ([CALL, OUTPUT], "reasoning_kept", "/input/0/id"),
         ([{"type": "compaction"}], "shape", "/input/0/encrypted_content"),
+        ([{"type": "item_reference"}], "shape", "/input/0/id"),
         ([{"type": "compaction_trigger"}, USER], "trigger_last", "/input/0"),
         ([{**CALL, "id": None, "name": "a b"}, OUTPUT], "function_name", "/input/0/name"),
         (
