@@ -17,6 +17,7 @@ from tests.requests import request_of
 #: One current model per format: they refuse the most.
 MODELS: Final = {
     "anthropic": "claude-opus-5",
+    "bedrock": "anthropic.claude-opus-5-v1:0",
     "gemini": "gemini-3-pro",
     "openai_chat": "gpt-5",
     "openai_responses": "gpt-5.6",
@@ -24,6 +25,7 @@ MODELS: Final = {
 #: The field of each provider's request that holds the history.
 HISTORIES: Final = {
     "anthropic": "messages",
+    "bedrock": "messages",
     "gemini": "contents",
     "openai_chat": "messages",
     "openai_responses": "input",

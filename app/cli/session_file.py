@@ -3,7 +3,7 @@
     {"events": [...]}                      a session of ours or of ADK's, with its state
     {"eval_cases": [...]}, [{"query"...}]  ADK's evaluation files
     {"contents": [...]}                    a Gemini request; its system instruction is kept
-    {"messages": [...]}                    a Chat Completions or Messages request
+    {"messages": [...]}                    a Chat Completions, Messages or Converse request
     {"input": [...]}                       a Responses request
     [...]                                  a list of items of any of these
     {...}\\n{...}                           the same list, one item a line
@@ -25,6 +25,7 @@ from app.core.session_state import evolve
 from app.core.tokens import CountTokens, part_tokens
 from app.formats import CONVERTERS
 from app.formats.adk import parse_event
+from app.formats.bedrock_rules import kind_of
 from app.formats.openai_responses_rules import OUTPUT_TYPES, VERBATIM_TYPES
 
 JsonObject = dict[str, Json]
@@ -59,6 +60,8 @@ _RESPONSES_TYPES: Final = VERBATIM_TYPES | {
 }
 _OPENAI_ROLES: Final = frozenset({"system", "developer", "tool", "function"})
 _OPENAI_BLOCKS: Final = frozenset({"image_url", "input_audio", "file", "refusal"})
+#: What only a Converse request has beside its messages.
+_CONVERSE_FIELDS: Final = ("additionalModelRequestFields", "inferenceConfig", "toolConfig")
 _RESPONSES_BLOCKS: Final = frozenset({"input_text", "output_text", "input_image", "input_file"})
 _ANTHROPIC_BLOCKS: Final = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
@@ -216,6 +219,8 @@ def _format_by_keys(item: Json) -> str | None:
             return format_name
     if isinstance(item.get("data"), list):
         return "adk"
+    if isinstance(item.get("output"), dict) or _has_untyped_blocks(item.get("content")):
+        return "bedrock"
     if item.get("role") in _OPENAI_ROLES:
         return "openai_chat"
     kinds = set(_block_kinds(item.get("content")))
@@ -226,6 +231,12 @@ def _format_by_keys(item: Json) -> str | None:
     return "openai_chat" if kinds & _OPENAI_BLOCKS else None
 
 
+def _has_untyped_blocks(content: Json) -> bool:
+    """Tell whether blocks say what they are by their one member, as only Converse's do."""
+    blocks = content if isinstance(content, list) else []
+    return any(isinstance(one, dict) and "type" not in one and kind_of(one) for one in blocks)
+
+
 def _block_kinds(content: Json) -> Iterator[str]:
     for block in content if isinstance(content, list) else ():
         kind = block.get("type") if isinstance(block, dict) else None
@@ -234,12 +245,21 @@ def _block_kinds(content: Json) -> Iterator[str]:
 
 
 def _format_beside(holder: JsonObject) -> str | None:
-    """Tell the format by what stands beside the messages: only one API has a system field."""
-    return "anthropic" if holder.get("system") is not None and "messages" in holder else None
+    """Tell the format by what stands beside the messages: only two APIs have a system field."""
+    if "messages" not in holder:
+        return None
+    if any(holder.get(key) is not None for key in _CONVERSE_FIELDS):
+        return "bedrock"
+    system = holder.get("system")
+    blocks = system if isinstance(system, list) else ()
+    if any(isinstance(block, dict) and "type" not in block for block in blocks):
+        return "bedrock"
+    return None if system is None else "anthropic"
 
 
 def _with_surroundings(session: SessionFile, holder: JsonObject) -> SessionFile:
-    state, tools = holder.get("state"), holder.get("tools")
+    state, config = holder.get("state"), holder.get("toolConfig")
+    tools = config.get("tools") if isinstance(config, dict) else holder.get("tools")
     system = holder.get("system") or holder.get("system_instruction") or holder.get("instructions")
     return replace(
         session,

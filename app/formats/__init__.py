@@ -5,7 +5,15 @@ from typing import Final, Protocol
 
 from app.core.canonical import Json
 from app.core.compile.inputs import Format
-from app.formats import adk_files, anthropic, gemini, native, openai_chat, openai_responses
+from app.formats import (
+    adk_files,
+    anthropic,
+    bedrock,
+    gemini,
+    native,
+    openai_chat,
+    openai_responses,
+)
 from app.formats.violations import Validator
 
 
@@ -27,6 +35,7 @@ FORMATS: Final[Mapping[str, Format]] = {
         openai_chat.OPENAI_CHAT,
         openai_responses.OPENAI_RESPONSES,
         anthropic.ANTHROPIC,
+        bedrock.BEDROCK,
         native.NATIVE,
     )
 }
@@ -38,6 +47,7 @@ CONVERTERS: Final[Mapping[str, Converter]] = {
     "openai_chat": openai_chat.convert_item,
     "openai_responses": openai_responses.convert_item,
     "anthropic": anthropic.convert_item,
+    "bedrock": bedrock.convert_item,
 }
 
 VALIDATORS: Final[Mapping[str, Validator]] = {
@@ -45,5 +55,6 @@ VALIDATORS: Final[Mapping[str, Validator]] = {
     "openai_chat": openai_chat.validate,
     "openai_responses": openai_responses.validate,
     "anthropic": anthropic.validate,
+    "bedrock": bedrock.validate,
     "native": native.validate,
 }

@@ -280,7 +280,7 @@ def _is_told(part: Part, said: set[str], name: str) -> bool:
     """Tell whether the request holds what the part says. Calls are counted apart."""
     match part:
         case Text() if part.thought:
-            returns = name == "anthropic" and part.signed_by == "anthropic"
+            returns = name == part.signed_by == "anthropic"
             return not returns or part.signature in said
         case Text():
             return not part.text.strip() or part.text in said
@@ -350,8 +350,9 @@ def _calls_of(body: Any, name: str) -> Iterator[tuple[str, str]]:
         return
     for turn in body[HISTORIES.get(name, "contents")]:
         for part in turn["content" if "content" in turn else "parts"]:
-            if part.get("type") == "tool_use":
-                yield part["name"], canonical_json(part["input"])
+            called = part if part.get("type") == "tool_use" else part.get("toolUse")
+            if called:
+                yield called["name"], canonical_json(called["input"])
             call = part.get("functionCall") or part.get("function_call")
             if call:
                 yield call["name"], canonical_json(call.get("args") or {})

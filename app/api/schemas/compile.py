@@ -30,7 +30,7 @@ from app.services.compile_context import Compiled, CompileRequest
 from app.services.prepare_events import Note
 from app.services.schedule_compaction import Scheduled
 
-FormatName = Literal["gemini", "openai_chat", "openai_responses", "anthropic", "native"]
+FormatName = Literal["gemini", "openai_chat", "openai_responses", "anthropic", "bedrock", "native"]
 #: A content: a string, or an object with role and parts.
 ContentField = str | JsonObject
 MAX_EXPANDED = 1000

@@ -27,7 +27,9 @@ from app.services.read_events import EventPage, EventView
 from app.services.resume_invocation import InvocationView
 from app.services.schedule_compaction import Scheduled
 
-ImportFormat = Literal["adk", "native", "gemini", "openai_chat", "openai_responses", "anthropic"]
+ImportFormat = Literal[
+    "adk", "native", "gemini", "openai_chat", "openai_responses", "anthropic", "bedrock"
+]
 
 
 class AppendRequest(RequestModel):

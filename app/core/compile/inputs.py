@@ -169,7 +169,8 @@ class Format(Protocol):
 
     @property
     def name(self) -> str:
-        """``gemini``, ``openai_chat``, ``openai_responses``, ``anthropic`` or ``native``."""
+        """``gemini``, ``openai_chat``, ``openai_responses``, ``anthropic``, ``bedrock`` or
+        ``native``."""
 
     @property
     def merges_turns(self) -> bool:

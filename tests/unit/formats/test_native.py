@@ -101,6 +101,6 @@ def test_wrong_request_is_named(request_: Json, violation: Violation) -> None:
 
 
 def test_formats_are_registered_by_name() -> None:
-    providers = {"anthropic", "gemini", "openai_chat", "openai_responses"}
+    providers = {"anthropic", "bedrock", "gemini", "openai_chat", "openai_responses"}
     assert set(FORMATS) == set(VALIDATORS) == {*providers, "native"}
     assert all(name == wire.name for name, wire in FORMATS.items())

@@ -1,0 +1,638 @@
+"""Bedrock Converse, both ways: messages to native events, contents to a request.
+
+In: a message gives one event, a user message that mixes tool results with words one per run of
+either, because results are authored by the agent. Whole answers of Converse are read too. Blocks
+that only this API knows are kept verbatim as ``opaque``; cache points are dropped.
+
+Out, where the provider has no place for what we have:
+
+    thinking without its own signature   left out: nobody may sign for it
+    media of other kinds and places      left out; inside a tool result told in words
+    model-made media                     left out: an assistant message shows none
+    code run at another provider         text with the code or its output in a fence
+
+and where it wants what we do not have:
+
+    a text beside a document             the document's name
+    names that tell documents apart      their event's seq or their call behind the name
+    tools where the history has calls    one that says that there is none to call
+    results without words beside them    for models that need it, a word of the assistant between
+
+Bytes are base64, as the HTTP API takes them; boto3 wants them decoded. Checked against botocore's
+model of Converse (1.44) on 2026-11-29.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import groupby
+from typing import Final, TypeAlias
+
+from app.core.canonical import Json, canonical_json, json_string
+from app.core.compile.inputs import RenderedContent, RenderedPart
+from app.core.contents import (
+    CodeExecutionResult,
+    ExecutableCode,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    Opaque,
+    Part,
+    Role,
+    Text,
+)
+from app.core.errors import InvalidEventError, InvalidInputError
+from app.formats.bedrock_rules import (
+    FORMATS_BY_KIND,
+    MAX_CALL_ID_LENGTH,
+    MAX_DOCUMENT_NAME_LENGTH,
+    MAX_NAME_LENGTH,
+    is_block_accepted,
+    is_s3_uri,
+    kind_of,
+    takes_results_alone,
+    validate,
+)
+from app.formats.fields import json_array, refuse_deep
+from app.formats.identifiers import fit_identifier
+from app.formats.media import decode_text, encode_text, mime_type_of
+
+__all__ = ["BEDROCK", "Bedrock", "convert_item", "validate"]
+
+JsonObject: TypeAlias = dict[str, Json]
+
+_PROVIDER: Final = "bedrock"
+_MEDIA: Final = frozenset(FORMATS_BY_KIND)
+
+# ---------------------------------------------------------------------------------------- inbound
+
+
+def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
+    """Return the native events of one message, or of a whole answer.
+
+    Args:
+        item: the message, as parsed JSON.
+        agent: the author of what the model said and of its tools' results.
+
+    Raises:
+        InvalidEventError: the message has no shape that this API knows; the pointer is relative to
+            the item.
+    """
+    refuse_deep(item)
+    value = _object(item, "")
+    output = value.get("output")
+    if isinstance(output, dict) and "role" not in value:
+        return [_answer_event(value, output, agent)]
+    match value.get("role"):
+        case "user":
+            return _user_events(value, agent)
+        case "assistant":
+            return [_assistant_event(value, agent, "")]
+        case "system":
+            event = _event("user", "user", _parts(value, ""))
+            event["custom_metadata"] = {"source_role": "system"}
+            return [event]
+        case _:
+            raise InvalidEventError("role must be user, assistant or system", pointer="/role")
+
+
+def _answer_event(answer: JsonObject, output: JsonObject, agent: str) -> JsonObject:
+    message = _object(output.get("message"), "/output/message")
+    event = _assistant_event(message, agent, "/output/message")
+    metadata = answer.get("ResponseMetadata")
+    response_id = metadata.get("RequestId") if isinstance(metadata, dict) else None
+    if isinstance(response_id, str) and response_id:
+        event["response_id"] = response_id
+    if usage := _usage(answer.get("usage")):
+        event["usage_metadata"] = usage
+    return event
+
+
+def _usage(value: Json) -> JsonObject:
+    """Return the counts as ADK's; what was read from the cache is part of the prompt there."""
+    if not isinstance(value, dict):
+        return {}
+    read, written = value.get("cacheReadInputTokens"), value.get("cacheWriteInputTokens")
+    parts = [one for one in (value.get("inputTokens"), read, written) if isinstance(one, int)]
+    counts = {
+        "prompt_token_count": sum(parts) if parts else None,
+        "cached_content_token_count": read,
+        "candidates_token_count": value.get("outputTokens"),
+        "total_token_count": value.get("totalTokens"),
+    }
+    return {key: count for key, count in counts.items() if isinstance(count, int)}
+
+
+def _event(author: str, role: str, parts: list[Json]) -> JsonObject:
+    return {"author": author, "content": {"role": role, "parts": parts}}
+
+
+def _user_events(message: JsonObject, agent: str) -> list[JsonObject]:
+    runs = [
+        _event(agent if are_results else "user", "user", list(run))
+        for are_results, run in groupby(_parts(message, ""), key=_is_result_value)
+    ]
+    return runs or [_event("user", "user", [])]
+
+
+def _is_result_value(part: Json) -> bool:
+    return isinstance(part, dict) and "function_response" in part
+
+
+def _assistant_event(message: JsonObject, agent: str, pointer: str) -> JsonObject:
+    event = _event(agent, "model", _parts(message, pointer))
+    # Strands keeps what the answer cost with the message.
+    metadata = message.get("metadata")
+    if isinstance(metadata, dict) and (usage := _usage(metadata.get("usage"))):
+        event["usage_metadata"] = usage
+    return event
+
+
+def _parts(message: JsonObject, pointer: str) -> list[Json]:
+    content = message.get("content")
+    pointer = f"{pointer}/content"
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [{"text": content}]
+    if not isinstance(content, list):
+        raise InvalidEventError("content must be a list of blocks", pointer=pointer)
+    is_model = message.get("role") == "assistant"
+    parts: list[Json] = []
+    for index, value in enumerate(content):
+        block = _object(value, f"{pointer}/{index}")
+        if kind_of(block) != "cachePoint":
+            parts.append(_part(block, f"{pointer}/{index}", is_model=is_model))
+    return parts
+
+
+def _part(block: JsonObject, pointer: str, *, is_model: bool) -> JsonObject:
+    kind = kind_of(block)
+    if not kind:
+        raise InvalidEventError("a block has one member, which says what it is", pointer=pointer)
+    value = block[kind]
+    pointer = f"{pointer}/{kind}"
+    if kind == "text":
+        return {"text": _string(value, pointer)}
+    inner = _object(value, pointer)
+    # A tool that runs there answers within the assistant's message.
+    if kind == "toolUse" and inner.get("type") is None:
+        return _call_part(inner, pointer)
+    if kind == "toolResult" and not is_model:
+        return _response_part(inner, pointer)
+    if kind == "reasoningContent":
+        return _reasoning_part(block, inner, pointer)
+    if kind in _MEDIA:
+        return _media_part(block, inner, kind, pointer)
+    return _opaque(block, kind, text=_told(inner))
+
+
+def _reasoning_part(block: JsonObject, reasoning: JsonObject, pointer: str) -> JsonObject:
+    said = reasoning.get("reasoningText")
+    if said is None:
+        return {**_opaque(block, "reasoningContent"), "thought": True}
+    inner = _object(said, f"{pointer}/reasoningText")
+    text = _string(inner.get("text", ""), f"{pointer}/reasoningText/text")
+    part: JsonObject = {"text": text, "thought": True}
+    signature = inner.get("signature")
+    if isinstance(signature, str) and signature:
+        part["thought_signature"] = signature
+        part["signature_provider"] = _PROVIDER
+    return part
+
+
+def _call_part(call: JsonObject, pointer: str) -> JsonObject:
+    arguments = call.get("input")
+    value: JsonObject = {
+        "name": _string(call.get("name"), f"{pointer}/name"),
+        "args": {} if arguments is None else arguments,
+    }
+    call_id = call.get("toolUseId")
+    if call_id is not None:
+        value["id"] = _string(call_id, f"{pointer}/toolUseId")
+    return {"function_call": value}
+
+
+def _response_part(result: JsonObject, pointer: str) -> JsonObject:
+    said, media = _result_content(result.get("content"), f"{pointer}/content")
+    response: JsonObject = {"name": "", "response": said}
+    call_id = result.get("toolUseId")
+    if call_id is not None:
+        response["id"] = _string(call_id, f"{pointer}/toolUseId")
+    if result.get("status") == "error":
+        response["is_error"] = True
+    if media:
+        response["parts"] = media
+    return {"function_response": response}
+
+
+def _result_content(content: Json, pointer: str) -> tuple[Json, list[Json]]:
+    """Return what a tool result says and its media: a lone JSON object as it is, else the texts."""
+    if content is None or isinstance(content, str):
+        return content or "", []
+    if not isinstance(content, list):
+        raise InvalidEventError("content must be a list of blocks", pointer=pointer)
+    said: list[Json] = []
+    media: list[Json] = []
+    for index, item in enumerate(content):
+        at = f"{pointer}/{index}"
+        block = _object(item, at)
+        kind = kind_of(block)
+        value = block.get(kind)
+        if kind == "text":
+            said.append(_string(value, f"{at}/text"))
+        elif kind == "json":
+            said.append(value)
+        elif kind in _MEDIA:
+            part = _media_part(block, _object(value, f"{at}/{kind}"), kind, f"{at}/{kind}")
+            if "opaque" in part:
+                said.append(block)
+            else:
+                media.append(part)
+        elif kind != "cachePoint":
+            said.append(block)
+    if len(said) == 1 and isinstance(said[0], dict):
+        return said[0], media
+    texts = [one if isinstance(one, str) else canonical_json(one) for one in said]
+    return "\n".join(texts), media
+
+
+def _media_part(block: JsonObject, media: JsonObject, kind: str, pointer: str) -> JsonObject:
+    media_format = _string(media.get("format", "txt"), f"{pointer}/format")
+    mime_type = FORMATS_BY_KIND[kind].get(media_format, f"{kind}/{media_format}")
+    source = _object(media.get("source"), f"{pointer}/source")
+    name = media.get("name")
+    named: JsonObject = {"display_name": name} if isinstance(name, str) and name else {}
+    is_plain = media.keys() <= {"format", "name", "source"}
+    match kind_of(source):
+        case "bytes" if is_plain:
+            data = _string(source["bytes"], f"{pointer}/source/bytes")
+            return {"inline_data": {"mime_type": mime_type, "data": data, **named}}
+        case "text" if is_plain:
+            data = encode_text(_string(source["text"], f"{pointer}/source/text"))
+            return {"inline_data": {"mime_type": mime_type, "data": data, **named}}
+        case "s3Location" if is_plain and kind_of(source["s3Location"]) == "uri":
+            location = _object(source["s3Location"], f"{pointer}/source/s3Location")
+            uri = _string(location["uri"], f"{pointer}/source/s3Location/uri")
+            return {"file_data": {"file_uri": uri, "mime_type": mime_type, **named}}
+        case _:
+            label = f"{kind} {name}" if named else kind
+            return _opaque(block, kind, text=_told(source) or f"[{label}]")
+
+
+def _opaque(block: JsonObject, kind: str, *, text: str = "") -> JsonObject:
+    return {
+        "opaque": {
+            "provider": _PROVIDER,
+            "type": kind,
+            "raw": canonical_json(block),
+            "text": text,
+        }
+    }
+
+
+def _told(block: JsonObject) -> str:
+    """Return what other providers read of a block that only this one knows: its texts."""
+    texts = [block.get("title"), block.get("text")]
+    content = block.get("content")
+    texts += [
+        item.get("text")
+        for item in (content if isinstance(content, list) else ())
+        if isinstance(item, dict)
+    ]
+    inner = [text.get("text") if isinstance(text, dict) else text for text in texts]
+    return "\n".join(text for text in inner if isinstance(text, str) and text.strip())
+
+
+def _object(value: Json, pointer: str) -> JsonObject:
+    if not isinstance(value, dict):
+        raise InvalidEventError("an object is needed", pointer=pointer)
+    return value
+
+
+def _string(value: Json, pointer: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidEventError("a string is needed", pointer=pointer)
+    return value
+
+
+# --------------------------------------------------------------------------------------- outbound
+
+#: What makes the request valid where the history has calls and the caller no tools. It never
+#: changes, so it costs no cache.
+_NO_TOOLS: Final = (
+    '{"tools":[{"toolSpec":{"name":"no_tool_available","description":"There is no tool to call.",'
+    '"inputSchema":{"json":{"type":"object","properties":{}}}}}]}'
+)
+#: What the assistant says between results and words, for models that refuse them side by side.
+_NOTED: Final = '{"role":"assistant","content":[{"text":"Noted."}]}'
+#: What a name may not hold, and what :func:`_named` added when the name was sent before.
+_OUTSIDE_NAMES: Final = re.compile(r"[^a-zA-Z0-9()\[\]]+")
+_ADDED_TO_NAME: Final = re.compile(r"( [0-9a-f]+-\d+)+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Bedrock:
+    """The Converse format. See the module for what has no place in it."""
+
+    @property
+    def name(self) -> str:
+        return "bedrock"
+
+    @property
+    def merges_turns(self) -> bool:
+        # All results of one assistant message must stand in the one message after it.
+        return True
+
+    @property
+    def needs_alternation(self) -> bool:
+        return True
+
+    @property
+    def refuses_blank_text(self) -> bool:
+        return True
+
+    @property
+    def refuses_thought_last(self) -> bool:
+        return True
+
+    @property
+    def needs_ids(self) -> bool:
+        return True
+
+    def emit_id(self, call_id: str) -> str:
+        # Dots and colons are in the model's charset, but not in that of every model behind it.
+        return fit_identifier(call_id, limit=MAX_CALL_ID_LENGTH)
+
+    def says(self, part: Part, role: Role) -> bool:
+        match part:
+            case FunctionCall():
+                return role == "model"
+            case FunctionResponse():
+                return role == "user"
+            case Opaque():
+                told = not part.thought and bool(part.text.strip())
+                return told or _verbatim_block(part, role) is not None
+            case Text() if part.thought:
+                return role == "model" and _is_signed(part)
+            case _ if part.thought:
+                return False
+            case Text():
+                return bool(part.text.strip())
+            case InlineData() | FileData():
+                return role == "user" and _is_taken(part)
+            case ExecutableCode() | CodeExecutionResult():
+                return True
+
+    def render_part(self, part: Part, role: Role) -> str:
+        """Return the part's JSON text: a block, or of a document a list of two.
+
+        Total: what the format does not say is rendered too.
+        """
+        match part:
+            case Text():
+                return _reasoning_fragment(part) if part.thought else _text_fragment(part.text)
+            case FunctionCall():
+                return _call_fragment(part)
+            case FunctionResponse():
+                return _response_fragment(part)
+            case InlineData() | FileData():
+                block = _media_fragment(part)
+                return json_array([_label(part), block]) if _is_document(part) else block
+            case ExecutableCode():
+                return _text_fragment(f"```{part.language.lower()}\n{part.code}\n```")
+            case CodeExecutionResult():
+                return _text_fragment(f"{part.outcome}\n```\n{part.output}\n```".lstrip())
+            case Opaque():
+                return _verbatim_block(part, role) or _text_fragment(part.text)
+
+    def render_tools(self, tools: Sequence[str]) -> str:
+        """Return the tool configuration; both our shape and the provider's are accepted.
+
+        Raises:
+            InvalidInputError: a tool is no object with a name.
+        """
+        if not tools:
+            return ""
+        return f'{{"tools":{json_array(_tool(text, i) for i, text in enumerate(tools))}}}'
+
+    def render_request(
+        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+    ) -> dict[str, str]:
+        """Return ``system``, ``messages`` and ``toolConfig``.
+
+        What the format does not say is left out, should it have been rendered.
+        """
+        said = [_said(self, content) for content in contents]
+        body = {"system": json_array([_text_fragment(system)])} if system.strip() else {}
+        body["messages"] = json_array(_messages(said, model))
+        if tools not in ("", "[]"):
+            body["toolConfig"] = tools
+        elif any(map(_has_tools, said)):
+            body["toolConfig"] = _NO_TOOLS
+        return body
+
+
+BEDROCK: Final = Bedrock()
+
+
+def _said(wire: Bedrock, content: RenderedContent) -> RenderedContent:
+    parts = tuple(part for part in content.parts if wire.says(part.placed.part, content.role))
+    return content if len(parts) == len(content.parts) else replace(content, parts=parts)
+
+
+def _has_tools(content: RenderedContent) -> bool:
+    """Tell whether the content has calls or results, of whoever's tools."""
+    return any(
+        isinstance(part.placed.part, FunctionCall | FunctionResponse)
+        or part.text.startswith(('{"toolUse":', '{"toolResult":'))
+        for part in content.parts
+    )
+
+
+def _verbatim_block(part: Opaque, role: Role) -> str | None:
+    """Return the text of a block of this API, if it is one and may stand in this role."""
+    if part.provider != _PROVIDER or part.type == "text":
+        return None
+    block = json.loads(part.raw)
+    if kind_of(block) != part.type or not isinstance(block[part.type], dict):
+        return None
+    value = block[part.type]
+    # Signing, pairing and the names of documents are for the compiler to see to.
+    is_tool = part.type in ("toolResult", "toolUse")
+    is_signed = part.type == "reasoningContent" and "redactedContent" not in value
+    if is_signed or part.type == "document" or (is_tool and value.get("type") is None):
+        return None
+    if part.type == "reasoningContent" and not part.thought:
+        return None
+    is_taken = is_block_accepted(block, "assistant" if role == "model" else "user")
+    return part.raw if is_taken and part.type != "cachePoint" else None
+
+
+def _is_signed(part: Text) -> bool:
+    return bool(part.signature) and part.signed_by == _PROVIDER
+
+
+def _text_fragment(text: str) -> str:
+    return f'{{"text":{json_string(text)}}}'
+
+
+def _reasoning_fragment(part: Text) -> str:
+    return (
+        f'{{"reasoningContent":{{"reasoningText":{{"text":{json_string(part.text)},'
+        f'"signature":{json_string(part.signature or "")}}}}}}}'
+    )
+
+
+def _call_fragment(call: FunctionCall) -> str:
+    name = fit_identifier(call.name, limit=MAX_NAME_LENGTH)
+    return (
+        f'{{"toolUse":{{"toolUseId":{json_string(call.id or "")},'
+        f'"name":{json_string(name)},"input":{call.args}}}}}'
+    )
+
+
+def _response_fragment(response: FunctionResponse, suffix: str = "") -> str:
+    status = "error" if response.is_error else "success"
+    content = json_array(_result_blocks(response, suffix))
+    call_id = json_string(response.id or "")
+    return f'{{"toolResult":{{"toolUseId":{call_id},"content":{content},"status":"{status}"}}}}'
+
+
+def _result_blocks(response: FunctionResponse, suffix: str) -> Iterator[str]:
+    """Yield what a result says, as JSON where it was sent as JSON; never nothing, nor blank."""
+    sent = response.response_text
+    if sent is not None and sent.strip():
+        yield _text_fragment(sent)
+    elif not response.media or (sent is None and response.response != "{}"):
+        yield f'{{"json":{response.response}}}'
+    for number, part in enumerate(response.media):
+        yield _media_fragment(part, f"{suffix}-{number}" if suffix else "")
+
+
+def _kind_and_format(part: InlineData | FileData) -> tuple[str, str] | None:
+    """Return the kind of block that the media is, and its format there; None when it is none."""
+    mime_type = part.mime_type or (
+        mime_type_of(part.file_uri) if isinstance(part, FileData) else ""
+    )
+    mime_type = (mime_type or "").lower().partition(";")[0].strip()
+    for kind, formats in FORMATS_BY_KIND.items():
+        for name, known in formats.items():
+            if known == mime_type:
+                return kind, name
+    return ("document", "txt") if mime_type.startswith("text/") else None
+
+
+def _is_taken(part: InlineData | FileData) -> bool:
+    """Tell whether a user message has a place for the media."""
+    known = _kind_and_format(part)
+    if known is None:
+        return False
+    if isinstance(part, FileData):
+        return is_s3_uri(part.file_uri)
+    if known[1] == "txt":
+        return bool((decode_text(part.data) or "").strip())
+    return bool(part.data)
+
+
+def _is_document(part: Part) -> bool:
+    if not isinstance(part, InlineData | FileData) or not _is_taken(part):
+        return False
+    known = _kind_and_format(part)
+    return known is not None and known[0] == "document"
+
+
+def _label(part: InlineData | FileData) -> str:
+    return _text_fragment(f"[{part.display_name or 'document'}]")
+
+
+def _media_fragment(part: InlineData | FileData, suffix: str = "") -> str:
+    """Return the block that carries the media, or tells that it is missing."""
+    known = _kind_and_format(part)
+    if known is None or not _is_taken(part):
+        label = part.display_name or part.mime_type or "a file"
+        return _text_fragment(f"[{label} left out: this provider does not take it]")
+    kind, media_format = known
+    name = f'"name":{json_string(_document_name(part, suffix))},' if kind == "document" else ""
+    if isinstance(part, FileData):
+        source = f'{{"s3Location":{{"uri":{json_string(part.file_uri)}}}}}'
+    else:
+        source = f'{{"bytes":{json_string(part.data)}}}'
+    return f'{{"{kind}":{{"format":"{media_format}",{name}"source":{source}}}}}'
+
+
+def _document_name(part: InlineData | FileData, suffix: str) -> str:
+    """Return a name in the charset of document names, told apart by where the document stands."""
+    bare = _ADDED_TO_NAME.sub("", part.display_name or "")
+    fitted = _OUTSIDE_NAMES.sub("-", bare).strip("-") or "document"
+    added = f" {suffix}" if suffix else ""
+    return fitted[: MAX_DOCUMENT_NAME_LENGTH - len(added)] + added
+
+
+def _tool(text: str, index: int) -> str:
+    tool = json.loads(text)
+    pointer = f"/tools/{index}"
+    if not isinstance(tool, dict):
+        raise InvalidInputError("a tool must be an object", pointer=pointer)
+    if kind_of(tool) in ("cachePoint", "systemTool", "toolSpec"):
+        return text
+    name = tool.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError("a tool needs a name", pointer=f"{pointer}/name")
+    described = {"description": tool["description"]} if tool.get("description") else {}
+    schema = tool.get("parameters") or {"type": "object", "properties": {}}
+    return canonical_json(
+        {"toolSpec": {"name": name, **described, "inputSchema": {"json": schema}}}
+    )
+
+
+# Assembling. A message is made of the fragments as they are, but for documents, whose names say
+# where they stand.
+
+
+def _messages(contents: Sequence[RenderedContent], model: str) -> Iterator[str]:
+    for one in contents:
+        if one.role == "model":
+            yield from _message("assistant", [part.text for part in one.parts])
+            continue
+        results: list[str] = []
+        words: list[str] = []
+        for part in one.parts:
+            text = _named(part, one)
+            # Words before a tool result are refused.
+            if isinstance(part.placed.part, FunctionResponse):
+                results.append(text)
+            else:
+                words.append(text)
+        if results and words and takes_results_alone(model):
+            yield from _message("user", results)
+            yield _NOTED
+            results = []
+        yield from _message("user", [*results, *words])
+
+
+def _message(role: str, blocks: Sequence[str]) -> Iterator[str]:
+    # A document stands in a list with its text.
+    flat = [block[1:-1] if block.startswith("[") else block for block in blocks]
+    if flat:
+        yield f'{{"role":"{role}","content":{json_array(flat)}}}'
+
+
+def _named(rendered: RenderedPart, turn: RenderedContent) -> str:
+    """Return a part's text, each document of it under a name that no other has."""
+    part = rendered.placed.part
+    if isinstance(part, FunctionResponse):
+        if not any(map(_is_document, part.media)):
+            return rendered.text
+        # Call ids are unique, but their charset is not that of names.
+        return _response_fragment(part, sha256((part.id or "").encode()).hexdigest()[:8])
+    if not isinstance(part, InlineData | FileData) or not _is_document(part):
+        return rendered.text
+    seq = rendered.placed.seq
+    # Counted in the whole turn, of which a delta holds the rest.
+    of_event = [placed for placed in turn.content.parts if placed.seq == seq]
+    number = next((i for i, placed in enumerate(of_event) if placed is rendered.placed), 0)
+    return json_array([_label(part), _media_fragment(part, f"{seq or 0}-{number}")])
