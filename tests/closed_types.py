@@ -6,7 +6,8 @@ an emitter that misspells a field.
 """
 
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import (
     Annotated,
     Any,
@@ -73,7 +74,7 @@ def _members(value: object, wanted: Any, path: str) -> Iterator[str]:
     if not isinstance(value, dict):
         yield f"{path}: an object is wanted"
         return
-    hints = get_type_hints(wanted, include_extras=True)
+    hints = _hints_of(wanted)
     required = {
         key
         for key, hint in hints.items()
@@ -86,6 +87,11 @@ def _members(value: object, wanted: Any, path: str) -> Iterator[str]:
             yield from _mismatches(item, hints[key], f"{path}/{key}")
         else:
             yield f"{path}/{key}: unknown key"
+
+
+@cache
+def _hints_of(wanted: Any) -> Mapping[str, Any]:
+    return get_type_hints(wanted, include_extras=True)
 
 
 _NOT_REQUIRED = (NotRequired, typing_extensions.NotRequired)

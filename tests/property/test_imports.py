@@ -12,7 +12,7 @@ from app.core.canonical import Json
 from app.core.errors import InvalidEventError
 from app.formats import CONVERTERS, VALIDATORS
 from app.formats.adk import parse_event
-from tests.compiling import append, compile_for, violations_of
+from tests.compiling import HISTORIES, append, compile_for, violations_of
 
 _IMAGE: Final = "data:image/png;base64,iVBORw0KGgo="
 _MESSAGES: Final[dict[str, list[Any]]] = {
@@ -55,6 +55,66 @@ _MESSAGES: Final[dict[str, list[Any]]] = {
             ],
         },
     ],
+    "openai_responses": [
+        {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+        {"role": "user", "content": [{"type": "input_image", "image_url": _IMAGE}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+        {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": "{}"},
+        {"type": "custom_tool_call", "id": "ctc_1", "call_id": "b", "name": "f", "input": "a"},
+        {"type": "web_search_call", "id": "ws_1", "action": {"type": "search"}},
+        {"type": "custom_tool_call_output", "call_id": "b", "output": "1"},
+        {
+            "type": "function_call_output",
+            "call_id": "a",
+            "output": [{"type": "input_file", "file_data": "AA", "filename": "a"}],
+        },
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "phase": "commentary",
+            "content": [
+                {"type": "output_text", "text": "a"},
+                {"type": "refusal", "refusal": "no"},
+            ],
+        },
+        {"id": "resp_1", "output": [{"type": "compaction", "encrypted_content": "x"}]},
+        {"type": "response_item", "payload": {"role": "user", "content": "a"}},
+    ],
+    "bedrock": [
+        {
+            "role": "user",
+            "content": [
+                {"text": "a"},
+                {"document": {"format": "pdf", "name": "a", "source": {"bytes": "AAAA"}}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}},
+                {"reasoningContent": {"redactedContent": "AAAA"}},
+                {"toolUse": {"toolUseId": "a", "name": "f", "input": {}}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "toolResult": {
+                        "toolUseId": "a",
+                        "status": "error",
+                        "content": [
+                            {"json": {"a": 1}},
+                            {"image": {"format": "png", "source": {"bytes": "AAAA"}}},
+                        ],
+                    }
+                },
+                {"guardContent": {"text": {"text": "a"}}},
+            ],
+        },
+        {"output": {"message": {"role": "assistant", "content": [{"text": "a"}]}}},
+    ],
 }
 _VALUES: Final = st.recursive(
     st.none()
@@ -68,7 +128,9 @@ _VALUES: Final = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(("role", "content", "type", "text", "id", "source", "function")),
+            st.sampled_from(
+                ("role", "content", "type", "text", "id", "source", "function", "toolUse", "json")
+            ),
             inner,
             max_size=3,
         )
@@ -102,7 +164,12 @@ def test_changed_messages_are_appended_or_refused_and_what_is_appended_compiles(
 def test_any_changed_request_is_validated_without_an_exception(
     name: str, data: st.DataObject
 ) -> None:
-    request: Json = {"messages": _MESSAGES[name], "system": [], "tools": [{"name": "f"}]}
+    request: Json = {
+        HISTORIES[name]: _MESSAGES[name],
+        "system": [],
+        "tools": [{"name": "f"}],
+        "toolConfig": {"tools": [{"toolSpec": {"name": "f"}}]},
+    }
     for violation in VALIDATORS[name](data.draw(_changed(request)), model=""):
         assert violation.rule
         assert violation.path == "" or violation.path.startswith("/")
