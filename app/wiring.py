@@ -57,7 +57,7 @@ from app.storage.idempotency import PgIdempotencyKeys
 from app.storage.jobs import PgJobQueue
 from app.storage.migrate import current_revision, head_revision
 from app.storage.plan_facts import PgCompactionReads
-from app.storage.pool import create_engine
+from app.storage.pool import STATEMENT_TIMEOUT_S, create_engine
 from app.storage.sessions import PgSessions
 from app.storage.token_reports import PgTokenReports
 
@@ -89,11 +89,18 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def build_parts(settings: Settings) -> AsyncIterator[Parts]:
+async def build_parts(
+    settings: Settings,
+    *,
+    application_name: str = "foldline",
+    statement_timeout_s: float = STATEMENT_TIMEOUT_S,
+) -> AsyncIterator[Parts]:
     """Give what runs; connections are opened when they are first needed, and closed at the end.
 
     Args:
         settings: with the URL of a migrated database.
+        application_name: by which the database knows the process.
+        statement_timeout_s: after this the database cancels a statement.
 
     Raises:
         SettingsError: there is no URL.
@@ -104,6 +111,8 @@ async def build_parts(settings: Settings) -> AsyncIterator[Parts]:
         settings.database_url.get_secret_value(),
         size=settings.db_pool_size,
         pooler=settings.db_pooler,
+        application_name=application_name,
+        statement_timeout_s=statement_timeout_s,
     )
     try:
         async with httpx.AsyncClient() as client:

@@ -18,6 +18,8 @@ from app.settings import Settings, load_settings
 from app.storage.migrate import migrate
 from app.wiring import build_parts
 
+#: Nobody waits for a worker's statement, and a long session takes a while to read.
+STATEMENT_TIMEOUT_S: Final = 60.0
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 log = structlog.get_logger(__name__)
@@ -42,7 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _work(settings: Settings) -> None:
     stop = asyncio.Event()
-    async with build_parts(settings) as parts:
+    parts_of_a_worker = build_parts(
+        settings, application_name="foldline-worker", statement_timeout_s=STATEMENT_TIMEOUT_S
+    )
+    async with parts_of_a_worker as parts:
         loop = asyncio.get_running_loop()
 
         def end() -> None:

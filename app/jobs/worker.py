@@ -98,13 +98,14 @@ class Worker:
         Args:
             stop: followed by a :meth:`wake`.
             grace_s: for what runs when it is set.
-            is_draining: while true nothing is claimed: the process is about to stop.
+            is_draining: tells that the process is about to stop: then the worker stops beside what
+                else is draining, so that both have the same grace.
         """
         heartbeat = asyncio.create_task(self._beat())
         try:
             pause_s = SHORTEST_PAUSE_S
-            while not stop.is_set():
-                claimed = 0 if is_draining() else await self._claim()
+            while not (stop.is_set() or is_draining()):
+                claimed = await self._claim()
                 if claimed is None:
                     pause_s = UNAVAILABLE_PAUSE_S
                 elif claimed:

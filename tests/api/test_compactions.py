@@ -226,6 +226,35 @@ async def test_the_default_policy_does_nothing_for_a_session_that_fits(api: Api)
     assert not compiled["compaction"]["due"]
 
 
+async def test_what_cannot_shrink_is_looked_at_once_until_it_has_grown(working: Api) -> None:
+    path = await working.session(policy=THRESHOLD)
+    await working.append(path, user(TEXT * 4, invocation_id="i1"))
+
+    first = (await working.post(f"{path}/compile", {})).json()["compaction"]
+    job = await ended(working, first["job_id"])
+    again = (await working.post(f"{path}/compile", {})).json()["compaction"]
+    await working.append(path, user(TEXT, invocation_id="i1"))
+    grown = (await working.post(f"{path}/compile", {})).json()["compaction"]
+
+    assert (job["status"], job["result"]["folded"]) == ("done", 0)
+    assert job["result"]["reason"]
+    assert not again["due"]
+    assert grown["due"]
+    assert await compactions(working, path) == []
+
+
+async def test_small_talk_is_not_worth_a_fold(working: Api) -> None:
+    path = await working.session(policy=INTERVAL)
+    jobs = [(await working.append(path, *turn(n, "Hi.")))["compaction"] for n in range(1, 10)]
+    job_ids = {job["job_id"] for job in jobs if job["scheduled"]}
+
+    for job_id in job_ids:
+        job = await ended(working, job_id)
+        assert (job["status"], job["result"]["folded"]) == ("done", 0)
+
+    assert await compactions(working, path) == []
+
+
 # Policies
 
 

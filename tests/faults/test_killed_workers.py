@@ -155,8 +155,18 @@ async def _killed_at_a_lock(url: str, processes: Fleet, lock: str) -> None:
     ("step", "lock"),
     [
         # What is read first of a log is its markers.
-        pytest.param("after the claim", "LOCK TABLE events IN ACCESS EXCLUSIVE MODE", id="claimed"),
-        pytest.param("after the call", "SELECT head_seq FROM sessions FOR UPDATE", id="summarized"),
+        pytest.param(
+            "after the claim",
+            "LOCK TABLE events IN ACCESS EXCLUSIVE MODE",
+            id="claimed",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "after the call",
+            "SELECT head_seq FROM sessions FOR UPDATE",
+            id="summarized",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("before the commit", "SELECT pg_advisory_xact_lock(4711)", id="inserted"),
     ],
 )
