@@ -109,6 +109,29 @@ async def test_state_given_at_creation_survives_a_rewind(api: Api) -> None:
     assert (await api.get(f"{path}/state")).json() == {"tenant": 1}
 
 
+async def test_undo_of_a_rewind_brings_the_state_back(api: Api) -> None:
+    path = await api.session(state={"tenant": 1})
+    for number in (1, 2):
+        delta = {"actions": {"state_delta": {"step": number}}}
+        await api.append(path, user("a", invocation_id=f"i{number}", **delta))
+    marker = (await api.post(f"{path}/rewind", {"before_invocation_id": "i2"})).json()
+    assert (await api.get(f"{path}/state")).json() == {"tenant": 1, "step": 1}
+
+    answer = await api.post(f"{path}/compactions/{marker['seq']}/undo")
+    assert answer.status_code == 201, answer.text
+    assert (await api.get(f"{path}/state")).json() == {"tenant": 1, "step": 2}
+
+
+async def test_temporary_state_does_not_come_back_with_a_rewind(api: Api) -> None:
+    path = await api.session()
+    delta = {"actions": {"state_delta": {"temp:scratch": 1, "step": 1}}}
+    await api.append(path, user("a", invocation_id="i1", **delta))
+    await api.append(path, user("b", invocation_id="i2"))
+    await api.post(f"{path}/rewind", {"before_invocation_id": "i2"})
+
+    assert (await api.get(f"{path}/state")).json() == {"step": 1}
+
+
 async def test_rewound_events_are_told_from_live_ones(api: Api) -> None:
     # adk-python#4959: rewound ghosts stood among the events of the session.
     path = await api.session()
