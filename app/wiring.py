@@ -28,6 +28,7 @@ from app.services.check_health import CheckHealth
 from app.services.compact_session import CompactSession
 from app.services.compare_compiles import CompareCompiles
 from app.services.compile_context import CompileContext
+from app.services.compile_given import GivenInputs
 from app.services.compile_session import CompileSession
 from app.services.compile_stateless import CompileStateless
 from app.services.count_tokens import CountTokens
@@ -39,6 +40,7 @@ from app.services.pin_events import PinEvents
 from app.services.prepare_events import BatchLimits, EventPreparer
 from app.services.read_events import ReadEvents
 from app.services.recall_events import RecallEvents
+from app.services.remember_compiles import RememberCompiles
 from app.services.report_usage import ReportUsage
 from app.services.request_compaction import RequestCompaction
 from app.services.resume_invocation import ResumeInvocation
@@ -165,11 +167,13 @@ def _parts(
     compile_context = CompileContext(
         database=database,
         log=log,
-        inputs=PgCompileInputs(),
+        given=GivenInputs(inputs=PgCompileInputs(), reports=reports, rules=rules),
+        compiles=RememberCompiles(database=database, reports=reports),
         append_events=append_events,
         tokens=tokens,
         token_method=tokens.method,
         tail_nudge=settings.tail_nudge,
+        call_signature_sentinel=settings.call_signature_sentinel,
         verify_compile=settings.verify_compile,
         min_seq_wait_ms=settings.min_seq_wait_ms,
     )
@@ -257,6 +261,7 @@ def _parts(
             fold_events=fold_events,
         ),
         jobs=ManageJobs(database=database, jobs=jobs),
+        rules_date=rules.date,
     )
     return Parts(services, wake_up.worker)
 

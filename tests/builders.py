@@ -151,9 +151,10 @@ def text(said: str, *, thought: bool = False) -> Text:
     return Text(text=said, thought=thought)
 
 
-def thought(said: str) -> Text:
-    """Return a thought."""
-    return text(said, thought=True)
+def thought(said: str, *, signed_by: str | None = None) -> Text:
+    """Return a thought, with a signature of the provider if one is named."""
+    signature = None if signed_by is None else f"proof of {said}"
+    return Text(text=said, thought=True, signature=signature, signed_by=signed_by)
 
 
 def call_part(name: str, *, id: str | None = None, args: Any = None) -> FunctionCall:

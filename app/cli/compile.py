@@ -28,6 +28,7 @@ from app.core.compile.inputs import (
     Thinking,
 )
 from app.core.compile.pipeline import PassObserver, run_pipeline
+from app.core.compile.render import request_fields
 from app.core.compile.trace import EventTrace, PassTrace, explain
 from app.core.contents import Content, Contents
 from app.core.errors import InvalidInputError
@@ -201,12 +202,7 @@ class _Compiled:
     @property
     def body(self) -> str:
         """The provider's request body."""
-        fields = self._wire.render_request(
-            self._result.rendered,
-            system=self._result.system,
-            tools=self._result.tools,
-            model=self._options.model,
-        )
+        fields = request_fields(self._result, self._wire, self._options)
         return json_object(fields.items())
 
     def report(self) -> Iterator[str]:

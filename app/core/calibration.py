@@ -54,6 +54,10 @@ class Calibration:
         return -(-tokens * self.error_percent // 100)
 
 
+#: What is gone by when nothing is known: our own count.
+UNCALIBRATED: Final = Calibration()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
     """What the reports of a tenant and model taught."""

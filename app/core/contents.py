@@ -145,6 +145,8 @@ class PlacedPart:
     ephemeral: bool = False
     #: Our token count of the part; see :mod:`app.core.tokens`.
     tokens: int = 0
+    #: How long the provider is to cache what ends here; None: no marker.
+    marker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,8 @@ class Content:
     response_seq: int | None = None
     #: The cacheable prefix ends with this content.
     ends_prefix: bool = False
+    #: For model contents: what the reply says that it was compiled for.
+    compiled_fingerprint: str | None = None
 
 
 Contents: TypeAlias = tuple[Content, ...]

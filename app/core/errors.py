@@ -20,7 +20,7 @@ Errors carry typed fields, never HTTP statuses: jobs and the command line raise 
 ``code`` is the stable slug that clients match on; a class's docstring is its default message.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 
@@ -229,6 +229,16 @@ class BudgetExceededError(FoldlineError):
         #: The largest segment.
         self.segment = segment
         self.by_segment = by_segment
+
+    def converted(self, tokens: Callable[[int], int]) -> "BudgetExceededError":
+        """Return the error in another count of tokens."""
+        by_segment = {name: tokens(count) for name, count in self.by_segment.items()}
+        return BudgetExceededError(
+            budget_tokens=tokens(self.budget_tokens),
+            required_tokens=sum(by_segment.values()),
+            segment=self.segment,
+            by_segment=by_segment,
+        )
 
     def members(self) -> Mapping[str, object]:
         return {

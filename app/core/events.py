@@ -242,6 +242,27 @@ Marker: TypeAlias = Fold | Rewind | Pin | Unpin | Elision | Undo | Activation | 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheMetadata:
+    """The explicit cache that a reply's request was sent with, as ADK records it.
+
+    Without a name only what would be cached: how many contents, and their fingerprint.
+    """
+
+    fingerprint: str
+    contents_count: int
+    cache_name: str | None = None
+    #: Seconds since the epoch.
+    expire_time: float | None = None
+    created_at: float | None = None
+    invocations_used: int | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether there was a cache."""
+        return None not in (self.cache_name, self.expire_time, self.invocations_used)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """One entry of the log."""
 
@@ -273,6 +294,9 @@ class Event:
     #: Posted back with a reply: what `/compile` answered for it.
     compiled_seq: int | None = None
     compiled_fingerprint: str | None = None
+    #: Tokens of the request that it answers, as the provider reported them with it.
+    prompt_tokens: int | None = None
+    cache_metadata: CacheMetadata | None = None
     #: The provider's id of the response that the event is a part of.
     response_id: str | None = None
     #: For model events.

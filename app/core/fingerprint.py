@@ -32,12 +32,29 @@ def chain_of(head: str, parts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         head: from :func:`head_of`.
         parts: ``(role, canonical text)`` of each part, in order.
     """
-    link = sha256(head.encode()).digest()
-    chain = [head + link.hex()[:_CHAIN_DIGITS]]
+    chain = Chain(head)
+    values = [chain.value]
     for role, text in parts:
-        link = sha256(link + role.encode() + b"\0" + text.encode()).digest()
-        chain.append(head + link.hex()[:_CHAIN_DIGITS])
-    return tuple(chain)
+        chain.add(role, text)
+        values.append(chain.value)
+    return tuple(values)
+
+
+class Chain:
+    """A chain as it is made, for whoever decides on the way what comes next."""
+
+    def __init__(self, head: str) -> None:
+        self._head = head
+        self._link = sha256(head.encode()).digest()
+
+    @property
+    def value(self) -> str:
+        """The fingerprint of what was added so far."""
+        return self._head + self._link.hex()[:_CHAIN_DIGITS]
+
+    def add(self, role: str, text: str) -> None:
+        """Add a part."""
+        self._link = sha256(self._link + role.encode() + b"\0" + text.encode()).digest()
 
 
 def extend(fingerprint: str, parts: Iterable[tuple[str, str]]) -> str:

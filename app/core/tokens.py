@@ -17,6 +17,8 @@ from app.core.contents import (
     Part,
     Text,
 )
+from app.core.image_size import image_size
+from app.core.model_rules import ImageRule, MediaRule, ModelRule
 
 CountTokens: TypeAlias = Callable[[str], int]
 
@@ -31,6 +33,12 @@ MEDIA_TOKENS: Final = {"image": 1_000}
 MEDIA_BYTES_PER_TOKEN: Final = {"audio": 500, "video": 420, "application": 100}
 #: Other files are mostly text.
 FILE_BYTES_PER_TOKEN: Final = 4
+#: Where a model's rule counts by the second or by the page.
+AUDIO_BYTES_PER_S: Final = 16_000
+VIDEO_BYTES_PER_S: Final = 125_000
+PDF_PAGE_BYTES: Final = 60_000
+#: A screenshot, in pixels.
+COMMON_IMAGE: Final = (1_280, 800)
 #: A file by reference has no size here.
 REFERENCED_FILE_TOKENS: Final = 1_000
 
@@ -53,6 +61,66 @@ def part_tokens(part: Part, count: CountTokens) -> int:
         case Opaque(text=text, raw=raw):
             own = count(text or raw)
     return own + PART_OVERHEAD
+
+
+def counted(part: Part, tokens: int, rule: ModelRule | None) -> int:
+    """Return a part's tokens by the rules of a model: text as counted at append, media anew.
+
+    Args:
+        part: the part.
+        tokens: as counted at append.
+        rule: of the model; without one, media stay as they were counted.
+    """
+    if rule is None or not isinstance(part, InlineData | FileData):
+        return tokens
+    media = rule.media
+    kind = part.mime_type.partition("/")[0] if part.mime_type else ""
+    if kind == "image" and media.image is not None:
+        own: int | None = _image_tokens(part, media.image)
+    elif isinstance(part, FileData):
+        own = None
+    else:
+        own = _lasting_tokens(part, kind, media)
+    # Media are told in the model's tokens, and calibration is for text: undo what it will do.
+    return tokens if own is None else own * 100 // rule.tokenizer.percent + PART_OVERHEAD
+
+
+def _lasting_tokens(part: InlineData, kind: str, media: MediaRule) -> int | None:
+    """Return the tokens of what has a length, which is guessed by its size; None without a rule."""
+    size_bytes = len(part.data) * 3 // 4
+    if part.mime_type == "application/pdf" and media.page_tokens is not None:
+        return max(1, -(-size_bytes // PDF_PAGE_BYTES)) * media.page_tokens
+    if kind == "audio" and media.audio_tokens_per_s is not None:
+        return max(1, size_bytes // AUDIO_BYTES_PER_S) * media.audio_tokens_per_s
+    if kind == "video" and media.video_tokens_per_s is not None:
+        return max(1, size_bytes // VIDEO_BYTES_PER_S) * media.video_tokens_per_s
+    return None
+
+
+def _image_tokens(part: InlineData | FileData, rule: ImageRule) -> int:
+    size = image_size(part.data) if isinstance(part, InlineData) else None
+    # An image by reference, or of a kind that we cannot read, is taken for a common one.
+    width, height = size or COMMON_IMAGE
+    if rule.rule == "flat":
+        return rule.base_tokens
+    if rule.one_tile_edge and max(width, height) <= rule.one_tile_edge:
+        return rule.base_tokens + rule.tile_tokens
+    width, height = _scaled(width, height, rule)
+    if rule.rule == "area":
+        return min(-(-width * height // rule.pixels_per_token), rule.max_tokens or width * height)
+    tiles = -(-width // rule.tile_edge) * -(-height // rule.tile_edge)
+    return rule.base_tokens + tiles * rule.tile_tokens
+
+
+def _scaled(width: int, height: int, rule: ImageRule) -> tuple[int, int]:
+    """Return the size after the provider has made the image smaller, never larger."""
+    longer, shorter = max(width, height), min(width, height)
+    by_longer = (rule.max_edge, longer) if 0 < rule.max_edge < longer else (1, 1)
+    width, height = (max(1, edge * by_longer[0] // by_longer[1]) for edge in (width, height))
+    shorter = min(width, height)
+    by_shorter = (rule.short_edge, shorter) if 0 < rule.short_edge < shorter else (1, 1)
+    width, height = (max(1, edge * by_shorter[0] // by_shorter[1]) for edge in (width, height))
+    return width, height
 
 
 def text_size(parts: Iterable[Part]) -> int:

@@ -14,10 +14,11 @@ from typing import Final, cast
 from app.core.canonical import Json, is_clean
 from app.core.contents import FunctionCall, Part, Role, Text, responses
 from app.core.errors import InvalidEventError
-from app.core.events import USER, Event
+from app.core.events import USER, CacheMetadata, Event
 from app.core.lanes import Lane
+from app.core.usage import read_usage
 from app.formats.adk_files import convert_item
-from app.formats.fields import Fields, Notes, Shape, pointer_to, refuse_deep
+from app.formats.fields import MAX_SEQ, Fields, Notes, Shape, pointer_to, refuse_deep
 from app.formats.markers import (
     ADK_MARKERS,
     MAX_PATH_BYTES,
@@ -119,6 +120,15 @@ _ADK_ACTIONS: Final = (
 _ACTIONS = Shape("actions", *_ADK_ACTIONS)
 _SERVICE_ACTIONS = Shape("actions", *_ADK_ACTIONS, *SERVICE_MARKERS)
 _NODE_INFO = Shape("node info", "path", "output_for", "message_as_output")
+_CACHE_METADATA = Shape(
+    "cache metadata",
+    "cache_name",
+    "expire_time",
+    "fingerprint",
+    "invocations_used",
+    "contents_count",
+    "created_at",
+)
 _TRANSCRIPTION = Shape("a transcription", "text", "finished")
 _CONFIRMATION = Shape("a tool confirmation", "hint", "confirmed", "payload")
 
@@ -196,6 +206,8 @@ def _event(fields: Fields, actions: Fields) -> Event:
         error_code=fields.text("error_code"),
         compiled_seq=fields.seq("compiled_seq", least=0),
         compiled_fingerprint=fields.identifier("compiled_fingerprint", max_bytes=MAX_ID_BYTES),
+        prompt_tokens=read_usage(fields.mapping("usage_metadata")).input_tokens,
+        cache_metadata=_cache_metadata(fields),
         response_id=fields.identifier("response_id", max_bytes=MAX_ID_BYTES) or None,
         request=request,
         notes=tuple(fields.notes),
@@ -253,6 +265,31 @@ def _transcription(fields: Fields, key: str) -> str | None:
     if key not in fields:
         return None
     return _TRANSCRIPTION.read(fields.value(key), fields.at(key), fields.notes).text("text") or ""
+
+
+def _cache_metadata(fields: Fields) -> CacheMetadata | None:
+    """Return what is said of an explicit cache; what cannot be read says nothing."""
+    if "cache_metadata" not in fields:
+        return None
+    notes: Notes = []
+    cache = _CACHE_METADATA.read(fields.mapping("cache_metadata"), "", notes)
+    fingerprint, count = cache.value("fingerprint"), cache.value("contents_count")
+    name, used = cache.value("cache_name"), cache.value("invocations_used")
+    if not isinstance(fingerprint, str) or not isinstance(count, int) or not 0 <= count < MAX_SEQ:
+        return None
+    return CacheMetadata(
+        fingerprint=fingerprint,
+        contents_count=count,
+        cache_name=name if isinstance(name, str) else None,
+        expire_time=_number(cache.value("expire_time")),
+        created_at=_number(cache.value("created_at")),
+        invocations_used=used if isinstance(used, int) and 0 <= used < MAX_SEQ else None,
+    )
+
+
+def _number(value: Json) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < MAX_SEQ else None  # type: ignore[arg-type]
 
 
 def _names(fields: Fields, key: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ from itertools import groupby
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, clean_text, json_string
-from app.core.compile.inputs import RenderedContent, RenderedPart
+from app.core.compile.inputs import NO_MARKS, HeadMarks, RenderedContent, RenderedPart
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -373,22 +373,47 @@ class Anthropic:
         """
         return json_array(_tool(text, i) for i, text in enumerate(tools)) if tools else ""
 
+    def takes_marker(self, part: Part, role: Role) -> bool:
+        return not part.thought and not isinstance(part, Opaque) and self.says(part, role)
+
+    def with_marker(self, text: str, ttl: str) -> str:
+        return f'{text[:-1]},"cache_control":{_marker(ttl)}}}'
+
     def render_request(
-        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+        self,
+        contents: Sequence[RenderedContent],
+        *,
+        system: str,
+        tools: str,
+        model: str,
+        marks: HeadMarks = NO_MARKS,
     ) -> dict[str, str]:
         """Return ``system``, ``messages`` and ``tools``.
 
         What the format does not say is left out, should it have been rendered.
         """
         del model  # Nothing here depends on it.
-        body = {"system": json_string(system)} if system else {}
+        body = {"system": _system(system, marks.system)} if system else {}
         body["messages"] = json_array(_messages(_said(self, content) for content in contents))
         if tools not in ("", "[]"):
-            body["tools"] = tools
+            # The last tool's object ends where the list does.
+            marked = marks.tools and f'{tools[:-2]},"cache_control":{_marker(marks.tools)}}}]'
+            body["tools"] = marked or tools
         return body
 
 
 ANTHROPIC: Final = Anthropic()
+
+
+def _marker(ttl: str) -> str:
+    # Five minutes is what is meant when nothing is said.
+    return '{"type":"ephemeral","ttl":"1h"}' if ttl == "1h" else '{"type":"ephemeral"}'
+
+
+def _system(text: str, ttl: str | None) -> str:
+    if ttl is None:
+        return json_string(text)
+    return f'[{{"type":"text","text":{json_string(text)},"cache_control":{_marker(ttl)}}}]'
 
 
 def _said(wire: "Anthropic", content: RenderedContent) -> RenderedContent:

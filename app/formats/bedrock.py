@@ -31,7 +31,7 @@ from itertools import groupby
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, json_string
-from app.core.compile.inputs import RenderedContent, RenderedPart
+from app.core.compile.inputs import NO_MARKS, HeadMarks, RenderedContent, RenderedPart
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -419,24 +419,51 @@ class Bedrock:
             return ""
         return f'{{"tools":{json_array(_tool(text, i) for i, text in enumerate(tools))}}}'
 
+    def takes_marker(self, part: Part, role: Role) -> bool:
+        is_named = isinstance(part, InlineData | FileData) and _is_document(part)
+        has_named = isinstance(part, FunctionResponse) and any(map(_is_document, part.media))
+        if part.thought or isinstance(part, Opaque) or is_named or has_named:
+            return False
+        return self.says(part, role)
+
+    def with_marker(self, text: str, ttl: str) -> str:
+        return f"[{text},{_marker(ttl)}]"
+
     def render_request(
-        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+        self,
+        contents: Sequence[RenderedContent],
+        *,
+        system: str,
+        tools: str,
+        model: str,
+        marks: HeadMarks = NO_MARKS,
     ) -> dict[str, str]:
         """Return ``system``, ``messages`` and ``toolConfig``.
 
         What the format does not say is left out, should it have been rendered.
         """
         said = [_said(self, content) for content in contents]
-        body = {"system": json_array([_text_fragment(system)])} if system.strip() else {}
+        body = {}
+        if system.strip():
+            marked = [_marker(marks.system)] if marks.system else []
+            body["system"] = json_array([_text_fragment(system), *marked])
         body["messages"] = json_array(_messages(said, model))
         if tools not in ("", "[]"):
-            body["toolConfig"] = tools
-        elif any(map(_has_tools, said)):
+            # Its list of tools ends where the object does.
+            marked_tools = marks.tools and f"{tools[:-2]},{_marker(marks.tools)}]}}"
+            body["toolConfig"] = marked_tools or tools
+        elif not marks.has_sent_tools and any(map(_has_tools, said)):
             body["toolConfig"] = _NO_TOOLS
         return body
 
 
 BEDROCK: Final = Bedrock()
+
+
+def _marker(ttl: str) -> str:
+    # Five minutes is what is meant when nothing is said.
+    said = ',"ttl":"1h"' if ttl == "1h" else ""
+    return f'{{"cachePoint":{{"type":"default"{said}}}}}'
 
 
 def _said(wire: Bedrock, content: RenderedContent) -> RenderedContent:

@@ -22,7 +22,7 @@ from itertools import groupby
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, json_string
-from app.core.compile.inputs import RenderedContent
+from app.core.compile.inputs import NO_MARKS, HeadMarks, RenderedContent
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -257,11 +257,27 @@ class Gemini:
                 rendered.extend(texts)
         return json_array(rendered) if rendered else ""
 
+    def takes_marker(self, part: Part, role: Role) -> bool:
+        """Return False: caches are either found or made apart."""
+        del part, role
+        return False
+
+    def with_marker(self, text: str, ttl: str) -> str:
+        """Return the part as it is."""
+        del ttl
+        return text
+
     def render_request(
-        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+        self,
+        contents: Sequence[RenderedContent],
+        *,
+        system: str,
+        tools: str,
+        model: str,
+        marks: HeadMarks = NO_MARKS,
     ) -> dict[str, str]:
         """Return ``contents``, ``system_instruction`` and ``tools``."""
-        del model  # It is part of the URL.
+        del model, marks  # The model is part of the URL.
         body = {"contents": json_array(_content(content) for content in contents if content.parts)}
         if system:
             body["system_instruction"] = f'{{"parts":[{{"text":{json_string(system)}}}]}}'

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.core.canonical import Json, json_string
-from app.core.compile.inputs import RenderedContent
+from app.core.compile.inputs import NO_MARKS, HeadMarks, RenderedContent
 from app.core.contents import Part, Role
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.adk_files import convert_item
@@ -56,11 +56,27 @@ class Native:
                 raise InvalidInputError("a tool must be an object", pointer=f"/tools/{index}")
         return json_array(tools) if tools else ""
 
+    def takes_marker(self, part: Part, role: Role) -> bool:
+        """Return False: who reads this has no cache."""
+        del part, role
+        return False
+
+    def with_marker(self, text: str, ttl: str) -> str:
+        """Return the part as it is."""
+        del ttl
+        return text
+
     def render_request(
-        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+        self,
+        contents: Sequence[RenderedContent],
+        *,
+        system: str,
+        tools: str,
+        model: str,
+        marks: HeadMarks = NO_MARKS,
     ) -> dict[str, str]:
         """Return ``contents``, ``system_instruction`` (a plain text) and ``tools``."""
-        del model
+        del model, marks
         body = {"contents": json_array(_content(content) for content in contents if content.parts)}
         if system:
             body["system_instruction"] = json_string(system)

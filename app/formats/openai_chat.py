@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, clean_text, json_string
-from app.core.compile.inputs import RenderedContent, RenderedPart
+from app.core.compile.inputs import NO_MARKS, HeadMarks, RenderedContent, RenderedPart
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -326,6 +326,9 @@ def _string_or_empty(value: Json) -> str:
 # --------------------------------------------------------------------------------------- outbound
 
 _TEXT_HEAD: Final = '{"type":"text","text":'
+_BREAKPOINT: Final = '"prompt_cache_breakpoint":{"mode":"explicit"}'
+#: A text cannot end so: its quotes are escaped.
+_MARKED_END: Final = f",{_BREAKPOINT}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,21 +406,45 @@ class OpenAIChat:
         """
         return json_array(_tool(text, i) for i, text in enumerate(tools)) if tools else ""
 
+    def takes_marker(self, part: Part, role: Role) -> bool:
+        is_piece = isinstance(part, Text | InlineData | FileData)
+        return is_piece and role == "user" and self.says(part, role)
+
+    def with_marker(self, text: str, ttl: str) -> str:
+        del ttl  # There is one, and it goes without saying.
+        return f"{text[:-1]},{_BREAKPOINT}}}"
+
     def render_request(
-        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+        self,
+        contents: Sequence[RenderedContent],
+        *,
+        system: str,
+        tools: str,
+        model: str,
+        marks: HeadMarks = NO_MARKS,
     ) -> dict[str, str]:
         """Return ``messages`` and ``tools``. The system text is the first message.
 
         What the format does not say is left out, should it have been rendered.
         """
         del model  # Nothing here depends on it.
-        messages = [_message("system", json_string(system))] if system else []
+        messages = [_system(system, is_marked=marks.system is not None)] if system else []
         messages += _messages([_said(self, content) for content in contents])
         body = {"messages": json_array(messages)}
-        return {**body, "tools": tools} if tools not in ("", "[]") else body
+        if tools not in ("", "[]"):
+            body["tools"] = tools
+        if marks.key:
+            body["prompt_cache_key"] = json_string(marks.key)
+        return body
 
 
 OPENAI_CHAT: Final = OpenAIChat()
+
+
+def _system(text: str, *, is_marked: bool) -> str:
+    if not is_marked:
+        return _message("system", json_string(text))
+    return _message("system", f"[{_TEXT_HEAD}{json_string(text)},{_BREAKPOINT}}}]")
 
 
 def _text_fragment(text: str) -> str:
@@ -615,6 +642,7 @@ def _message(role: str, content: str) -> str:
 
 def _content(fragments: Sequence[str]) -> str:
     """Return the content: a lone text as a string, which every compatible API takes."""
-    if len(fragments) == 1 and fragments[0].startswith(_TEXT_HEAD):
+    is_text = len(fragments) == 1 and fragments[0].startswith(_TEXT_HEAD)
+    if is_text and not fragments[0].endswith(_MARKED_END):
         return fragments[0][len(_TEXT_HEAD) : -1]
     return json_array(fragments)

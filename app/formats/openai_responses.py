@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, clean_text, json_string
-from app.core.compile.inputs import RenderedContent, RenderedPart
+from app.core.compile.inputs import NO_MARKS, HeadMarks, RenderedContent, RenderedPart
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -481,8 +481,22 @@ class OpenAIResponses:
         """
         return json_array(_tool(text, i) for i, text in enumerate(tools)) if tools else ""
 
+    def takes_marker(self, part: Part, role: Role) -> bool:
+        is_piece = isinstance(part, Text | InlineData | FileData)
+        return is_piece and role == "user" and self.says(part, role)
+
+    def with_marker(self, text: str, ttl: str) -> str:
+        del ttl  # There is one, and it goes without saying.
+        return f'{text[:-1]},"prompt_cache_breakpoint":{{"mode":"explicit"}}}}'
+
     def render_request(
-        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+        self,
+        contents: Sequence[RenderedContent],
+        *,
+        system: str,
+        tools: str,
+        model: str,
+        marks: HeadMarks = NO_MARKS,
     ) -> dict[str, str]:
         """Return ``input``, ``instructions`` and ``tools``.
 
@@ -490,7 +504,11 @@ class OpenAIResponses:
         """
         body = {"instructions": json_string(system)} if system else {}
         body["input"] = json_array(_items(self, contents, model))
-        return {**body, "tools": tools} if tools not in ("", "[]") else body
+        if tools not in ("", "[]"):
+            body["tools"] = tools
+        if marks.key:
+            body["prompt_cache_key"] = json_string(marks.key)
+        return body
 
 
 OPENAI_RESPONSES: Final = OpenAIResponses()

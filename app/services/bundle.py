@@ -51,3 +51,5 @@ class Services:
     report_usage: ReportUsage
     request_compaction: RequestCompaction
     jobs: ManageJobs
+    #: Of the newest model rules.
+    rules_date: str

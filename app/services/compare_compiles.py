@@ -1,7 +1,7 @@
 """Compare two compiles of one session: where they part, and which event is the cause."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.core.compile.breaks import Difference, cause_between, first_difference
@@ -50,6 +50,7 @@ class CompareCompiles:
 
     async def __call__(self, key: SessionKey, a: CompileRequest, b: CompileRequest) -> Comparison:
         """Compile with each request and say where the answers part."""
+        a, b = replace(a, is_sent=False), replace(b, is_sent=False)
         first, second = await self._compile(key, a), await self._compile(key, b)
         tokens_a, tokens_b = first.tokens.total, second.tokens.total
         head = head_difference(first.result.fingerprint, second.result.fingerprint)

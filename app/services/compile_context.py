@@ -1,25 +1,22 @@
 """Compile: gather what the reader sees, run the pipeline, and say how it went.
 
-What is fetched beside the log (state that instructions name) is answered with a digest under which
-it is kept, so that the same compile can be asked for again. Compile itself appends nothing; events
-that came with the request are appended before, by the service that appends.
+What is fetched beside the log (state that instructions name, what is known of the model) is
+answered with a digest under which it is kept, so that the same compile can be asked for again.
+Compile itself appends nothing; events that came with the request are appended before, by the
+service that appends.
 """
 
 import asyncio
-import hashlib
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
-from uuid import UUID
 
-import structlog
-
-from app.core.canonical import Json, canonical_json
+from app.core.calibration import Calibration
+from app.core.canonical import Json
 from app.core.compile.adk.opening import find_opening_args
-from app.core.compile.breaks import Break, find_break, fingerprint_before, newest_reply
+from app.core.compile.breaks import Break, find_break, newest_reply
 from app.core.compile.inputs import (
     BudgetAction,
     CompileInput,
@@ -28,25 +25,31 @@ from app.core.compile.inputs import (
     Format,
 )
 from app.core.compile.instruction import system_text
-from app.core.compile.pipeline import run_pipeline
-from app.core.compile.render import after
+from app.core.compile.pipeline import PassObserver, run_pipeline
+from app.core.compile.projection import Counted, Projection, count_result, project, scaled
+from app.core.compile.render import request_fields
+from app.core.compile.standing import (
+    NOTHING_STANDS,
+    Standing,
+    broken_standing,
+    whole_standing,
+)
 from app.core.compile.trace import EventTrace, PassTrace, explain
 from app.core.compile.verify import verify
-from app.core.contents import Contents, Segment
+from app.core.contents import Contents
 from app.core.errors import (
+    BudgetExceededError,
     InvalidInputError,
     InvariantViolatedError,
     NotYetVisibleError,
     SessionNotFoundError,
-    StorageError,
 )
 from app.core.events import Activation, Elision, Events, Fold, Marker, Undo
 from app.core.index import Index, fold_statuses, resolve
+from app.core.model_rules import ModelRule
 from app.core.ranges import FOREVER
 from app.core.resolve import Log
-from app.core.tokens import part_tokens
 from app.ports import (
-    CompileInputs,
     Connection,
     Database,
     EventLog,
@@ -55,15 +58,15 @@ from app.ports import (
     TokenCounter,
 )
 from app.services.append_events import Append, AppendEvents, AppendResult
+from app.services.compile_given import Given, GivenInputs
+from app.services.remember_compiles import RememberCompiles
 
 #: How often a wait for a seq looks again.
 POLL_S: Final = 0.02
-#: Digests that this process has kept already, so that not every compile writes.
-MAX_KNOWN_DIGESTS: Final = 10_000
+#: A budget that a report shows to be too wide is made tighter by so many parts of it at a time.
+TIGHTENING_STEPS: Final = 20
 #: System texts and tools repeat from compile to compile, and are long.
 CACHED_COUNTS: Final = 256
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +83,18 @@ class CompileRequest:
     #: Digest of the inputs of an earlier compile.
     inputs: str | None = None
     wants_explain: bool = False
+    #: It will be sent: what it is expected to take is remembered for its report.
+    is_sent: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Our count of the request."""
+    """What the request will take."""
 
     by_segment: Mapping[str, int]
     method: str
+    #: By how much the total may be off.
+    error_bound: int
 
     @property
     def total(self) -> int:
@@ -111,6 +118,10 @@ class Compiled:
     budget_tokens: int | None
     inputs_digest: str
     found_break: Break | None
+    #: Of what the provider should have cached already, in the model's tokens.
+    shared_prefix_tokens: int
+    rule: ModelRule | None
+    calibration: Calibration
     timing_ms: Mapping[str, float]
     explained: tuple[EventTrace, ...] | None = None
     appended: AppendResult | None = None
@@ -137,34 +148,6 @@ class _Observer:
         self.last_s = now_s
 
 
-class _UsedState(Mapping[str, Json]):
-    """A state that remembers which of its keys were asked for."""
-
-    def __init__(self, state: Mapping[str, Json]) -> None:
-        self._state = state
-        self.used: dict[str, Json] = {}
-
-    def __getitem__(self, key: str) -> Json:
-        value = self._state[key]
-        self.used[key] = value
-        return value
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._state
-
-    def __iter__(self) -> Iterator[str]:
-        self.used.update(self._state)
-        return iter(self._state)
-
-    def __len__(self) -> int:
-        return len(self._state)
-
-    @property
-    def text(self) -> str:
-        """What was used, as the text that a digest stands for."""
-        return canonical_json({"state": dict(sorted(self.used.items()))})
-
-
 class CompileContext:
     """Compiles stored sessions, and logs that are stored nowhere."""
 
@@ -173,24 +156,27 @@ class CompileContext:
         *,
         database: Database,
         log: EventLog,
-        inputs: CompileInputs,
+        given: GivenInputs,
+        compiles: RememberCompiles,
         append_events: AppendEvents,
         tokens: TokenCounter,
         token_method: str,
         tail_nudge: bool = True,
+        call_signature_sentinel: bool = True,
         verify_compile: bool = False,
         min_seq_wait_ms: int = 0,
     ) -> None:
         self._database = database
         self._log = log
-        self._inputs = inputs
+        self._given = given
+        self._compiles = compiles
         self._append_events = append_events
         self._tokens = tokens
         self._token_method = token_method
         self._tail_nudge = tail_nudge
+        self._sentinel = call_signature_sentinel
         self._verify = verify_compile
         self._wait_s = min_seq_wait_ms / 1000
-        self._known_digests: set[tuple[UUID, str]] = set()
         self._count = lru_cache(CACHED_COUNTS)(tokens.count)
 
     async def __call__(
@@ -212,22 +198,43 @@ class CompileContext:
         observer = _Observer(PassTrace() if request.wants_explain else None)
         async with self._database.connection() as connection:
             read = await self._read(connection, key, request)
-            state = await self._state(connection, key.tenant_id, request, read.state)
+            given = await self._given.fetch(
+                connection,
+                key.tenant_id,
+                model=request.options.model,
+                digest=request.inputs,
+                state=read.state,
+            )
             observer.lap("load")
-            inputs = self._compile_input(request, read, state)
-            result = run_pipeline(read.events, inputs, observer)
+            inputs = self._compile_input(request, read, given)
+            result = self._run(read.events, inputs, observer)
             if result.budget_actions:
                 read, inputs, result = await self._with_staged(
                     connection, read, inputs=inputs, result=result
                 )
             observer.lap("render")
-            found_break = await self._break(connection, request, read, inputs=inputs, result=result)
-            await self._keep_inputs(connection, read, state)
+            counted, projection = self._project(inputs, result, read.events)
+            standing = await self._standing(connection, request, read, inputs=inputs, result=result)
+            await self._given.keep(connection, read, given)
+            if request.is_sent:
+                await self._compiles.remember(
+                    connection, key, inputs, result, counted=counted, standing=standing
+                )
+        if request.is_sent:
+            await self._compiles.learn(read, request.options.model, projection.reported)
         self._check(result, request)
         compiled = self._answer(
-            request, inputs, result, observer=observer, events=read.events, state=state
+            request,
+            inputs,
+            result,
+            observer=observer,
+            events=read.events,
+            given=given,
+            counted=counted,
+            projection=projection,
+            standing=standing,
         )
-        return replace(compiled, head_seq=read.head_seq, found_break=found_break, appended=appended)
+        return replace(compiled, head_seq=read.head_seq, appended=appended)
 
     def stateless(
         self, events: Log, request: CompileRequest, state: Mapping[str, Json]
@@ -244,24 +251,35 @@ class CompileContext:
             events = _up_to(events, request.as_of_seq)
         index = self._expanded(events.index, _markers(events.events), request)
         observer = _Observer(PassTrace() if request.wants_explain else None)
-        used = _UsedState(state)
+        given = self._given.of_model(request.options.model, state)
         inputs = CompileInput(
             options=self._options(request),
             format=request.format,
             index=index,
             compiled_seq=len(events.events),
-            state=used,
+            state=given.state,
             opening_args=find_opening_args(events.events, request.options.reader.isolation_scope),
+            rule=given.rule,
+            calibration=given.calibration,
         )
-        inputs = self._budgeted(inputs, request)
-        result = run_pipeline(events.events, inputs, observer)
+        inputs = self._counted(inputs, request)
+        result = self._run(events.events, inputs, observer)
         observer.lap("render")
-        found_break = self._stateless_break(events, inputs, result)
+        counted, projection = self._project(inputs, result, events.events)
+        standing = self._stateless_standing(events, request, inputs, result)
         self._check(result, request)
         compiled = self._answer(
-            request, inputs, result, observer=observer, events=events.events, state=used
+            request,
+            inputs,
+            result,
+            observer=observer,
+            events=events.events,
+            given=given,
+            counted=counted,
+            projection=projection,
+            standing=standing,
         )
-        return replace(compiled, head_seq=head_seq, found_break=found_break)
+        return replace(compiled, head_seq=head_seq)
 
     # Reading
 
@@ -318,51 +336,77 @@ class CompileContext:
         ]
         return resolve([*markers, *undone])
 
-    async def _state(
-        self,
-        connection: Connection,
-        tenant_id: str,
-        request: CompileRequest,
-        state: Mapping[str, Json],
-    ) -> _UsedState:
-        """Return the state to inject: the session's, or what an earlier compile used."""
-        if request.inputs is None or request.inputs == _digest(_UsedState({}).text):
-            return _UsedState(state)
-        body = await self._inputs.find(connection, tenant_id, request.inputs)
-        if body is None:
-            raise InvalidInputError("unknown inputs", pointer="/inputs")
-        return _UsedState(json.loads(body)["state"])
-
     # Compiling
 
     def _options(self, request: CompileRequest) -> CompileOptions:
-        return replace(request.options, tail_nudge=self._tail_nudge)
+        return replace(
+            request.options,
+            tail_nudge=self._tail_nudge,
+            call_signature_sentinel=self._sentinel,
+        )
 
-    def _compile_input(
-        self, request: CompileRequest, read: LogRead, state: Mapping[str, Json]
-    ) -> CompileInput:
+    def _compile_input(self, request: CompileRequest, read: LogRead, given: Given) -> CompileInput:
         inputs = CompileInput(
             options=self._options(request),
             format=request.format,
             index=read.index,
             compiled_seq=_compiled_seq(request, read),
-            state=state,
+            state=given.state,
             opening_args=read.opening_args,
+            rule=given.rule,
+            calibration=given.calibration,
+            cache_scope=(read.key.tenant_id, read.key.session_id),
         )
-        return self._budgeted(inputs, request)
+        return self._counted(inputs, request)
 
-    def _budgeted(self, inputs: CompileInput, request: CompileRequest) -> CompileInput:
+    def _counted(self, inputs: CompileInput, request: CompileRequest) -> CompileInput:
         """Return the inputs with the budget, and what the request takes before any contents."""
-        if request.budget_tokens is None:
-            return inputs
         system = system_text(inputs.options, inputs.state)
         tools = request.format.render_tools(inputs.options.tools) if inputs.options.tools else ""
+        limit = _limit(request, inputs)
         return replace(
             inputs,
-            budget_tokens=request.budget_tokens,
+            budget_tokens=None if limit is None else inputs.calibration.budget(limit),
             system_tokens=self._count(system) if system else 0,
             tools_tokens=self._count(tools) if tools else 0,
         )
+
+    def _run(
+        self, events: Events, inputs: CompileInput, observer: PassObserver | None = None
+    ) -> CompileResult:
+        """Run the pipeline; a second time where a report says that more must be cut.
+
+        Raises:
+            BudgetExceededError: in the model's tokens.
+        """
+        try:
+            result = run_pipeline(events, inputs, observer)
+            budget = inputs.budget_tokens
+            if budget is None:
+                return result
+            _, projection = self._project(inputs, result, events)
+            limit = inputs.calibration.tokens(budget)
+            if projection.reported is None or projection.total <= limit:
+                return result
+            # The provider counts more than we are calibrated for. In steps, so that the cut stays.
+            steps = -(-projection.total * TIGHTENING_STEPS // limit)
+            tighter = replace(inputs, budget_tokens=budget * TIGHTENING_STEPS // steps)
+            return run_pipeline(events, tighter, observer)
+        except BudgetExceededError as error:
+            raise error.converted(inputs.calibration.tokens) from None
+
+    def _project(
+        self, inputs: CompileInput, result: CompileResult, events: Events
+    ) -> tuple[Counted, Projection]:
+        counted = count_result(
+            result,
+            self._tokens.count,
+            system_tokens=inputs.system_tokens,
+            tools_tokens=inputs.tools_tokens,
+        )
+        reader = inputs.options.reader
+        calibration = inputs.calibration
+        return counted, project(counted, result, events, reader, calibration=calibration)
 
     async def _with_staged(
         self,
@@ -385,11 +429,11 @@ class CompileContext:
             return read, inputs, result
         read = replace(full, index=resolve([*markers, *activations]), head_seq=read.head_seq)
         inputs = replace(inputs, index=read.index)
-        folded = run_pipeline(read.events, inputs)
+        folded = self._run(read.events, inputs)
         used = tuple(BudgetAction("staged_fold", seq, 0) for seq in staged)
         return read, inputs, replace(folded, budget_actions=(*used, *folded.budget_actions))
 
-    async def _break(
+    async def _standing(
         self,
         connection: Connection,
         request: CompileRequest,
@@ -397,36 +441,40 @@ class CompileContext:
         *,
         inputs: CompileInput,
         result: CompileResult,
-    ) -> Break | None:
-        """Tell why the newest reply no longer stands on what it was compiled for."""
+    ) -> Standing:
+        """Tell how much of what the newest reply was compiled for still stands, and why not all."""
         reader = inputs.options.reader
         reply = newest_reply(read.events, result, reader)
-        if reply is None or fingerprint_before(reply, result) == reply.compiled_fingerprint:
-            return None
+        whole = whole_standing(reply, result, base_fingerprint=request.base_fingerprint)
+        if whole is not None or reply is None:
+            return whole or NOTHING_STANDS
         # Only now is it worth to read what the reply was compiled from.
         compiled_seq = reply.seq - 1 if reply.compiled_seq is None else reply.compiled_seq
         then = await self._log.read_at(connection, read.key, reader, compiled_seq)
         markers = await self._log.markers(connection, read.key, _compiled_seq(request, read))
         if then is None:
-            return None
+            return NOTHING_STANDS
         then_inputs = replace(
             inputs, index=then.index, compiled_seq=compiled_seq, opening_args=then.opening_args
         )
-        then_result = run_pipeline(then.events, then_inputs)
-        return find_break(reply, result, then_result, index=read.index, markers=markers)
+        then_result = _run_then(then.events, then_inputs)
+        found = find_break(reply, result, then_result, index=read.index, markers=markers)
+        return broken_standing(reply, result, then_result, found)
 
-    def _stateless_break(
-        self, events: Log, inputs: CompileInput, result: CompileResult
-    ) -> Break | None:
+    def _stateless_standing(
+        self, events: Log, request: CompileRequest, inputs: CompileInput, result: CompileResult
+    ) -> Standing:
         reply = newest_reply(events.events, result, inputs.options.reader)
-        if reply is None or fingerprint_before(reply, result) == reply.compiled_fingerprint:
-            return None
+        whole = whole_standing(reply, result, base_fingerprint=request.base_fingerprint)
+        if whole is not None or reply is None:
+            return whole or NOTHING_STANDS
         compiled_seq = reply.seq - 1 if reply.compiled_seq is None else reply.compiled_seq
         then = _up_to(events, compiled_seq)
         then_inputs = replace(inputs, index=then.index, compiled_seq=compiled_seq)
-        then_result = run_pipeline(then.events, then_inputs)
+        then_result = _run_then(then.events, then_inputs)
         markers = _markers(events.events)
-        return find_break(reply, result, then_result, index=inputs.index, markers=markers)
+        found = find_break(reply, result, then_result, index=inputs.index, markers=markers)
+        return broken_standing(reply, result, then_result, found)
 
     def _check(self, result: CompileResult, request: CompileRequest) -> None:
         # Under `adk` the answer is ADK's, valid or not.
@@ -436,25 +484,6 @@ class CompileContext:
             raise InvariantViolatedError(
                 invariant=violation.invariant, where=f"content {violation.content_index}"
             )
-
-    async def _keep_inputs(self, connection: Connection, read: LogRead, state: _UsedState) -> None:
-        """Keep what was used, once per process and session; without it the answer is as good."""
-        if not state.used:
-            return
-        digest = _digest(state.text)
-        known = (read.incarnation, digest)
-        if known in self._known_digests:
-            return
-        try:
-            await self._inputs.keep(
-                connection, read.key.tenant_id, digest, state.text, key=read.key
-            )
-        except StorageError:
-            log.warning("inputs_not_kept", digest=digest)
-            return
-        if len(self._known_digests) >= MAX_KNOWN_DIGESTS:
-            self._known_digests.clear()
-        self._known_digests.add(known)
 
     # Answering
 
@@ -466,14 +495,16 @@ class CompileContext:
         *,
         observer: _Observer,
         events: Events,
-        state: _UsedState,
+        given: Given,
+        counted: Counted,
+        projection: Projection,
+        standing: Standing,
     ) -> Compiled:
         base_count = _base_count(result, request.base_fingerprint)
         explained = None
         if observer.trace is not None:
             explained = explain(events, inputs.index, observer.trace, result)
-        body = _request_body(request, result, base_count)
-        tokens = self._token_counts(result)
+        body = request_fields(result, request.format, request.options, base_count=base_count)
         observer.lap("answer")
         return Compiled(
             result=result,
@@ -481,23 +512,46 @@ class CompileContext:
             head_seq=inputs.compiled_seq,
             compiled_seq=inputs.compiled_seq,
             base_count=base_count or 0,
-            tokens=tokens,
-            budget_tokens=request.budget_tokens,
-            inputs_digest=_digest(state.text),
-            found_break=None,
+            tokens=Tokens(
+                by_segment=scaled(counted.by_segment, projection.total),
+                method=self._method(inputs, projection),
+                error_bound=projection.error_bound,
+            ),
+            budget_tokens=_limit(request, inputs),
+            inputs_digest=given.digest,
+            found_break=standing.found_break,
+            shared_prefix_tokens=inputs.calibration.tokens(standing.tokens(counted)),
+            rule=inputs.rule,
+            calibration=inputs.calibration,
             timing_ms=observer.timing_ms,
             explained=explained,
         )
 
-    def _token_counts(self, result: CompileResult) -> Tokens:
-        by_segment = {"system": 0, "tools": 0, **dict.fromkeys(map(str, Segment), 0)}
-        by_segment["system"] = self._count(result.system) if result.system else 0
-        by_segment["tools"] = self._count(result.tools) if result.tools else 0
-        for content in result.contents:
-            for placed in content.parts:
-                tokens = placed.tokens or part_tokens(placed.part, self._tokens.count)
-                by_segment[placed.segment] += tokens
-        return Tokens(by_segment=by_segment, method=self._token_method)
+    def _method(self, inputs: CompileInput, projection: Projection) -> str:
+        """Say how the tokens were counted."""
+        if projection.reported is not None:
+            return f"reported+{self._token_method}"
+        is_plain = inputs.calibration.percent == 100  # noqa: PLR2004
+        return self._token_method if is_plain else f"{self._token_method}_calibrated"
+
+
+def _limit(request: CompileRequest, inputs: CompileInput) -> int | None:
+    """Return what the request may take: as asked for or as the model does, never more than it
+    turned out to take."""
+    rule, learnt = inputs.rule, inputs.calibration.limit_tokens
+    asked = request.budget_tokens
+    if asked is None and rule is not None:
+        asked = rule.default_budget_tokens
+    limits = [limit for limit in (asked, learnt) if limit is not None]
+    return min(limits, default=None)
+
+
+def _run_then(events: Events, inputs: CompileInput) -> CompileResult:
+    """Compile an earlier position, for comparison only."""
+    try:
+        return run_pipeline(events, inputs)
+    except BudgetExceededError:
+        return run_pipeline(events, replace(inputs, budget_tokens=None))
 
 
 def _compiled_seq(request: CompileRequest, read: LogRead) -> int:
@@ -506,10 +560,6 @@ def _compiled_seq(request: CompileRequest, read: LogRead) -> int:
 
 def _beyond_head(head_seq: int) -> InvalidInputError:
     return InvalidInputError(f"the head is at {head_seq}", pointer="/as_of_seq")
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _markers(events: Events) -> list[tuple[int, Marker]]:
@@ -529,20 +579,3 @@ def _base_count(result: CompileResult, base_fingerprint: str | None) -> int | No
         return result.chain.index(base_fingerprint)
     except ValueError:
         return None
-
-
-def _request_body(
-    request: CompileRequest, result: CompileResult, base_count: int | None
-) -> Mapping[str, str]:
-    if base_count is None:
-        return request.format.render_request(
-            result.rendered,
-            system=result.system,
-            tools=result.tools,
-            model=request.options.model,
-        )
-    rest = after(result.rendered, base_count)
-    if not rest:
-        return {}
-    # Tools and system are a part of the base, so the caller has them.
-    return request.format.render_request(rest, system="", tools="", model=request.options.model)

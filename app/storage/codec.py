@@ -34,6 +34,7 @@ from app.core.contents import (
 )
 from app.core.events import (
     Activation,
+    CacheMetadata,
     Elision,
     Event,
     Fold,
@@ -55,7 +56,7 @@ from app.storage.construction import constructor
 from app.storage.database import Row
 
 #: Raise it with every change in how an event is derived from its raw text.
-DERIVED_VERSION: Final = 1
+DERIVED_VERSION: Final = 2
 #: Of ``resolved`` and ``marker``.
 SCHEMA_VERSION: Final = 1
 
@@ -202,20 +203,37 @@ def pack_derived(event: Event) -> str:
         event.input_transcription,
         event.output_transcription,
         event.error_code,
+        event.prompt_tokens,
+        _packed_cache(event.cache_metadata),
     ]
-    usual: Packed = ["", 0, None, None, None, [], None, None, None]
+    usual: Packed = ["", 0, None, None, None, [], None, None, None, None, None]
     return canonical_json(_trimmed(fields, usual))
 
 
+def _packed_cache(cache: CacheMetadata | None) -> Packed | None:
+    if cache is None:
+        return None
+    fields = [cache.fingerprint, cache.contents_count, cache.cache_name, cache.expire_time]
+    return [*fields, cache.created_at, cache.invocations_used]
+
+
+_make_cache: Final = constructor(
+    CacheMetadata,
+    *("fingerprint", "contents_count", "cache_name", "expire_time", "created_at"),
+    "invocations_used",
+)
 _NO_IDS: Final[frozenset[str]] = frozenset()
 _make_event: Final = constructor(
     Event,
     *("seq", "id", "author", "invocation_id", "timestamp", "lane", "node_path", "role", "parts"),
     *("part_tokens", "input_transcription", "output_transcription", "long_running_ids"),
     *("requested_ids", "is_transfer", "is_live_session", "skips_summarization", "error_code"),
-    *("compiled_seq", "compiled_fingerprint", "response_id", "place", "owners", "marker"),
+    *("compiled_seq", "compiled_fingerprint", "prompt_tokens", "cache_metadata", "response_id"),
+    *("place", "owners", "marker"),
 )
-_USUAL_DERIVED: Final[Packed] = [None, [], [], "", 0, None, None, None, [], None, None, None]
+_USUAL_DERIVED: Final[Packed] = [
+    *(None, [], [], "", 0, None, None, None, [], None, None, None, None, None)
+]
 
 
 def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
@@ -236,6 +254,7 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
     (response_id, long_running_ids, input_transcription, output_transcription, error_code) = fields[
         7:12
     ]
+    prompt_tokens, cache = fields[12:14]
     resolved, marker, requested_ids = row["resolved"], row["marker"], row["requested_ids"]
     place, owners = (None, ()) if resolved is None else unpack_resolved(resolved, lane)
     return _make_event(
@@ -259,6 +278,8 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
         error_code,
         compiled_seq,
         compiled_fingerprint,
+        prompt_tokens,
+        None if cache is None else _make_cache(*cache),
         response_id,
         place,
         owners,

@@ -28,6 +28,7 @@ from app.core.compile.adk.opening import find_opening_args
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult, Instruction, Report
 from app.core.compile.lower import lower
 from app.core.compile.pipeline import CONTENT_PASSES, EVENT_PASSES, Pass, run_pipeline
+from app.core.compile.render import request_fields
 from app.core.contents import Contents
 from app.core.events import Event, Events
 from app.core.lanes import Reader
@@ -171,7 +172,5 @@ def _reported(result: CompileResult) -> list[str]:
 
 
 def _request(result: CompileResult, inputs: CompileInput) -> str:
-    fields = inputs.format.render_request(
-        result.rendered, system=result.system, tools=result.tools, model=inputs.options.model
-    )
+    fields = request_fields(result, inputs.format, inputs.options)
     return json_object(fields.items())

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from app.core.compile.pipeline import PASS_NAMES, run_pipeline
+from app.core.compile.render import request_fields
 from app.core.compile.verify import verify
 from app.formats import VALIDATORS
 from tests.golden.runner import CASES, PIPELINE, UNCHANGED, Case, all_cases
@@ -33,9 +34,7 @@ def test_the_input_is_left_alone_and_the_answer_is_valid(case: Case) -> None:
     assert (events, inputs) == case.inputs()
     if inputs.options.preset == "stable" and inputs.options.tail_nudge and result.rendered:
         assert verify(result.rendered, inputs.format) == ()
-        fields = inputs.format.render_request(
-            result.rendered, system=result.system, tools=result.tools, model=inputs.options.model
-        )
+        fields = request_fields(result, inputs.format, inputs.options)
         request = {name: json.loads(text) for name, text in fields.items()}
         assert VALIDATORS[inputs.format.name](request, model="") == ()
 

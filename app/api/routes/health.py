@@ -37,6 +37,7 @@ class InfoAnswer(BaseModel):
     version: str
     pipeline_version: str
     schema_revision: str | None
+    rules_date: str
     summarizer: str
     capabilities: CapabilitiesAnswer
 
@@ -79,6 +80,7 @@ async def info(bundle: ServicesHere) -> Response:
             "version": __version__,
             "pipeline_version": PIPELINE_VERSION,
             "schema_revision": health.schema_revision,
+            "rules_date": bundle.rules_date,
             "summarizer": summarizer["kind"],
             "capabilities": {
                 "compile_formats": [*sorted(FORMATS)],

@@ -16,8 +16,7 @@ from app.api.schemas.fields import (
     Word,
 )
 from app.core.canonical import Json, canonical_json, clean_text
-from app.core.compile.breaks import Break
-from app.core.compile.inputs import CompileOptions, CompileResult, Instruction
+from app.core.compile.inputs import CacheOptions, CompileOptions, CompileResult, Instruction
 from app.core.compile.pipeline import PIPELINE_VERSION
 from app.core.compile.trace import EventTrace
 from app.core.contents import Part, Text
@@ -74,6 +73,17 @@ class BudgetField(RequestModel):
         return self.max_input_tokens - self.reserve_output_tokens
 
 
+class CacheField(RequestModel):
+    """What the caller wants of the provider's cache."""
+
+    breakpoints: Literal["auto", "none"] = "auto"
+    ttl: Literal["5m", "1h"] = "5m"
+
+    def to_domain(self) -> CacheOptions:
+        """Return the options."""
+        return CacheOptions(breakpoints=self.breakpoints, ttl=self.ttl)
+
+
 class CompileFields(RequestModel):
     """What decides the output of a compile."""
 
@@ -98,6 +108,7 @@ class CompileFields(RequestModel):
     as_of_seq: Position | None = None
     expand: Annotated[list[Seq], Field(max_length=MAX_EXPANDED)] = Field(default_factory=list)
     budget: BudgetField | None = None
+    cache: CacheField | None = None
 
     @model_validator(mode="after")
     def _drops_calls_only_under_adk(self) -> Self:
@@ -144,6 +155,7 @@ class CompileFields(RequestModel):
             system=clean_text(self.system),
             tools=tuple(canonical_json(tool) for tool in self.tools),
             model=self.model or "",
+            cache=CacheOptions() if self.cache is None else self.cache.to_domain(),
         )
 
 
@@ -208,11 +220,12 @@ def _parts(content: ContentField, pointer: str) -> tuple[Part, ...]:
 
 
 class TokensAnswer(BaseModel):
-    """Our count."""
+    """What the request will take."""
 
     total: int
     by_segment: dict[str, int]
     method: str
+    error_bound: int
 
 
 class PendingAnswer(BaseModel):
@@ -247,11 +260,30 @@ class RepairAnswer(BaseModel):
     detail: str
 
 
-class CacheAnswer(BaseModel):
-    """Why the provider's cache will miss, if it will."""
+class BreakpointAnswer(BaseModel):
+    """A place up to which the provider is asked to cache."""
 
+    block: str | int
+    tokens: int
+    ttl: str
+
+
+class CacheAnswer(BaseModel):
+    """What the provider's cache is asked for, what it has, and why it will miss if it will."""
+
+    breakpoints: list[BreakpointAnswer]
+    shared_prefix_tokens: int
     break_reason: str | None
     break_seq: int | None
+    prompt_cache_key: str | None
+
+
+class ReasoningAnswer(BaseModel):
+    """What became of thinking, in items."""
+
+    kept: int
+    stripped: int
+    invalidated: int
 
 
 class InputsAnswer(BaseModel):
@@ -297,6 +329,7 @@ class CompileAnswer(BaseModel):
     cache: CacheAnswer
     tokens: TokensAnswer
     budget: BudgetAnswer
+    reasoning: ReasoningAnswer
     repairs: list[RepairAnswer]
     warnings: list[str | dict[str, str]]
     inputs: InputsAnswer
@@ -337,11 +370,12 @@ def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:
         "prefix_count": result.prefix_count,
         "base_count": compiled.base_count,
         "pending": _pending(result),
-        "cache": _cache(compiled.found_break),
+        "cache": _cache(compiled),
         "tokens": {
             "total": compiled.tokens.total,
             "by_segment": dict(compiled.tokens.by_segment),
             "method": compiled.tokens.method,
+            "error_bound": compiled.tokens.error_bound,
         },
         "budget": {
             "limit": compiled.budget_tokens,
@@ -350,6 +384,11 @@ def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:
                 {"action": each.action, "seq": each.seq, "tokens": each.tokens}
                 for each in result.budget_actions
             ],
+        },
+        "reasoning": {
+            "kept": result.reasoning.kept,
+            "stripped": result.reasoning.stripped,
+            "invalidated": result.reasoning.invalidated,
         },
         "repairs": [
             {"rule": repair.rule, "seq": repair.seq, "detail": repair.detail}
@@ -377,10 +416,19 @@ def _pending(result: CompileResult) -> Json:
     ]
 
 
-def _cache(found: Break | None) -> Json:
-    if found is None:
-        return {"break_reason": None, "break_seq": None}
-    return {"break_reason": found.reason, "break_seq": found.seq}
+def _cache(compiled: Compiled) -> Json:
+    result, found = compiled.result, compiled.found_break
+    tokens = compiled.calibration.tokens
+    return {
+        "breakpoints": [
+            {"block": each.block, "tokens": tokens(each.tokens), "ttl": each.ttl}
+            for each in result.breakpoints
+        ],
+        "shared_prefix_tokens": compiled.shared_prefix_tokens,
+        "break_reason": None if found is None else found.reason,
+        "break_seq": None if found is None else found.seq,
+        "prompt_cache_key": result.cache_key or None,
+    }
 
 
 def _explained(row: EventTrace) -> Json:

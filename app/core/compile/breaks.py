@@ -135,7 +135,9 @@ def find_break(
     if head is not None:
         return Break(head)
     if then.fingerprint != recorded:
-        return Break("option")
+        # Where something is cut, the counts that decide what may have changed since.
+        is_cut = now.budget_actions or then.budget_actions
+        return Break("budget" if is_cut else "option")
     compiled_seq = reply.compiled_seq if reply.compiled_seq is not None else reply.seq - 1
     found = cause_between(then, now, index=index, markers=markers, since_seq=compiled_seq)
     return found or Break("overlap", reply.seq)

@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias
 
+from app.core.calibration import UNCALIBRATED, Calibration
 from app.core.canonical import Json
 from app.core.contents import Content, Contents, Part, PlacedPart, Role
 from app.core.index import Index
 from app.core.lanes import ANYONE, Reader
+from app.core.model_rules import ModelRule, Ttl
 
 Preset: TypeAlias = Literal["stable", "adk"]
 IncludeContents: TypeAlias = Literal["default", "none"]
@@ -20,6 +22,7 @@ Thinking: TypeAlias = Literal["auto", "keep", "strip"]
 Narration: TypeAlias = Literal["quoted", "name", "none"]
 Ids: TypeAlias = Literal["auto", "keep", "strip"]
 UnansweredCalls: TypeAlias = Literal["auto", "close", "drop"]
+Breakpoints: TypeAlias = Literal["auto", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,27 @@ class Instruction:
     #: The root agent's, for all agents. State is injected.
     global_: str = ""
     description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplicitCache:
+    """How explicit caches are to be kept (``spec/ADK.md`` D)."""
+
+    ttl_s: int = 1800
+    #: So many invocations may use one cache.
+    cache_intervals: int = 10
+    #: A shorter prefix is not worth one.
+    min_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheOptions:
+    """What the caller wants of the provider's cache."""
+
+    breakpoints: Breakpoints = "auto"
+    ttl: Ttl = "5m"
+    #: None: no explicit caches.
+    explicit: ExplicitCache | None = None
 
 
 #: An agent that is told nothing.
@@ -68,6 +92,9 @@ class CompileOptions:
     #: Canonical JSON of each tool, in the caller's order.
     tools: tuple[str, ...] = ()
     model: str = ""
+    cache: CacheOptions = CacheOptions()
+    #: Unsigned calls of the current turn get the documented sentinel where a signature is needed.
+    call_signature_sentinel: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +115,11 @@ class CompileInput:
     #: Our count of the system text and of the tools.
     system_tokens: int = 0
     tools_tokens: int = 0
+    #: What is known of the model; None: nothing.
+    rule: ModelRule | None = None
+    calibration: Calibration = UNCALIBRATED
+    #: Tenant and session, for the key of the provider's cache.
+    cache_scope: tuple[str, str] = ("", "")
 
     @property
     def fixed_tokens(self) -> int:
@@ -124,6 +156,27 @@ class BudgetAction:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """A place up to which the provider is asked to cache."""
+
+    #: ``tools``, ``system``, or the index of the content that it ends in.
+    block: str | int
+    #: Our count of everything up to it.
+    tokens: int
+    ttl: Ttl
+
+
+@dataclass(slots=True)
+class ReasoningCounts:
+    """What became of thinking, in items."""
+
+    kept: int = 0
+    stripped: int = 0
+    #: No longer stand on the prefix that produced them, kept or not.
+    invalidated: int = 0
+
+
 class Report:
     """What the passes have to say beside their output. One per compile, only ever added to."""
 
@@ -132,6 +185,8 @@ class Report:
         self.pending: list[PendingCall] = []
         self.warnings: list[str] = []
         self.budget_actions: list[BudgetAction] = []
+        self.breakpoints: list[Breakpoint] = []
+        self.reasoning = ReasoningCounts()
 
     def repair(self, rule: str, seq: int | None, detail: str) -> None:
         """Report a repair."""
@@ -158,6 +213,22 @@ class RenderedContent:
     def role(self) -> Role:
         """Our role; the format gives it the provider's name."""
         return self.content.role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadMarks:
+    """What of the cache is said outside of the contents."""
+
+    #: How long what ends with the tools, or with the system text, is to be cached.
+    tools: Ttl | None = None
+    system: Ttl | None = None
+    #: Requests with one key are sent to one cache; empty: none.
+    key: str = ""
+    #: This is the rest of a request whose tools the caller has.
+    has_sent_tools: bool = False
+
+
+NO_MARKS: Final = HeadMarks()
 
 
 class Format(Protocol):
@@ -205,8 +276,20 @@ class Format(Protocol):
     def render_tools(self, tools: Sequence[str]) -> str:
         """Return the canonical JSON of the request's tools field; the tools come as ours."""
 
+    def takes_marker(self, part: Part, role: Role) -> bool:
+        """Tell whether a cache marker may stand behind this part."""
+
+    def with_marker(self, text: str, ttl: str) -> str:
+        """Return a rendered part with a cache marker; only for parts that take one."""
+
     def render_request(
-        self, contents: Sequence[RenderedContent], *, system: str, tools: str, model: str
+        self,
+        contents: Sequence[RenderedContent],
+        *,
+        system: str,
+        tools: str,
+        model: str,
+        marks: HeadMarks = NO_MARKS,
     ) -> Mapping[str, str]:
         """Return the provider's body fields, each as JSON text; absent ones are left out."""
 
@@ -230,3 +313,7 @@ class CompileResult:
     pending: tuple[PendingCall, ...] = ()
     warnings: tuple[str, ...] = ()
     budget_actions: tuple[BudgetAction, ...] = ()
+    breakpoints: tuple[Breakpoint, ...] = ()
+    reasoning: ReasoningCounts = field(default_factory=ReasoningCounts)
+    #: Requests with one key are sent to one cache; empty: none.
+    cache_key: str = ""

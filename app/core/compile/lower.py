@@ -23,6 +23,7 @@ from app.core.contents import (
 )
 from app.core.events import Event, Events
 from app.core.ranges import contains
+from app.core.tokens import counted
 
 #: The formats of google-adk's own contents: under ``adk`` they are sent as they are.
 _ADK_FORMATS: Final = frozenset({"gemini", "native"})
@@ -50,13 +51,18 @@ def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Con
         for part in event.parts
     ]
     placed = [
-        (role, PlacedPart(part, event.seq, segment, tokens=tokens))
+        (role, PlacedPart(part, event.seq, segment, tokens=counted(part, tokens, inputs.rule)))
         for part, role, tokens in zip(event.parts, roles, event.part_tokens, strict=True)
         if _is_said(part, role, event, inputs, report)
     ]
     response_seq = event.place.response_seq if event.place else None
     return [
-        Content(role, tuple(part for _, part in group), response_seq if role == "model" else None)
+        Content(
+            role,
+            tuple(part for _, part in group),
+            response_seq if role == "model" else None,
+            compiled_fingerprint=event.compiled_fingerprint if role == "model" else None,
+        )
         for role, group in groupby(placed, key=lambda pair: pair[0])
     ]
 
@@ -70,6 +76,7 @@ def _role(part: Part, own_role: Role) -> Role:
 def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report: Report) -> bool:
     """Tell whether the part is sent; report what is lost without the caller having asked for it."""
     if part.thought and inputs.options.thinking == "strip":
+        report.reasoning.stripped += 1
         return False
     is_adk = inputs.options.preset == "adk"
     if is_adk and inputs.format.name in _ADK_FORMATS:

@@ -18,6 +18,7 @@ from app.core.compile.passes.fit_budget import fit_budget
 from app.core.compile.passes.mark_prefix import mark_prefix
 from app.core.compile.passes.merge_turns import merge_turns
 from app.core.compile.passes.narration import narration
+from app.core.compile.passes.reasoning import reasoning
 from app.core.compile.passes.reply_order import reply_order
 from app.core.compile.passes.rewind import rewind
 from app.core.compile.passes.tool_pairing import tool_pairing
@@ -61,6 +62,8 @@ CONTENT_PASSES: Final[tuple[Pass[Contents], ...]] = (
     Pass("fit_budget", fit_budget),
     # After everything that adds or takes contents.
     Pass("merge_turns", merge_turns),
+    # After turns are made: the chain that thinking is held against counts what stands between them.
+    Pass("reasoning", reasoning),
     Pass("mark_prefix", mark_prefix),
 )
 

@@ -1,19 +1,28 @@
 """Render contents in a provider's format, with ids the provider takes, and hash what was
 rendered."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
+from typing import Final
 
 from app.core.compile.adk.ids import strip_adk_ids
 from app.core.compile.inputs import (
+    Breakpoint,
     CompileInput,
+    CompileOptions,
     CompileResult,
+    Format,
+    HeadMarks,
     RenderedContent,
     RenderedPart,
     Report,
 )
 from app.core.contents import Content, Contents, FunctionCall, FunctionResponse, Part, PlacedPart
 from app.core.fingerprint import chain_of, extend, head_of
+
+#: Providers take at least 64 characters.
+_KEY_DIGITS: Final = 32
 
 
 def render(
@@ -30,7 +39,7 @@ def render(
                 for placed in content.parts
             ),
         )
-        for content in _with_emitted_ids(contents, inputs)
+        for content in with_emitted_ids(contents, inputs)
     )
     head = head_of(format_name=wire.name, model=inputs.options.model, tools=tools, system=system)
     chain = chain_of(head, _hashed(rendered, ephemeral=False))
@@ -49,7 +58,25 @@ def render(
         pending=tuple(report.pending),
         warnings=tuple(report.warnings),
         budget_actions=tuple(report.budget_actions),
+        breakpoints=tuple(report.breakpoints),
+        reasoning=report.reasoning,
+        cache_key=_cache_key(head, inputs),
     )
+
+
+def _cache_key(head: str, inputs: CompileInput) -> str:
+    """Return the key under which a provider keeps requests that begin alike together.
+
+    The key must not change within a session, so it is chosen by what never does: where tools and
+    system text are worth caching, all sessions of an agent that have them share a key.
+    """
+    rule = inputs.rule
+    if rule is None or not rule.cache.has_key or inputs.options.cache.breakpoints == "none":
+        return ""
+    tenant_id, session_id = inputs.cache_scope
+    is_shared = inputs.calibration.tokens(inputs.fixed_tokens) >= rule.cache.min_tokens
+    scope = (tenant_id, inputs.options.reader.agent, head, "" if is_shared else session_id)
+    return sha256("\0".join(scope).encode()).hexdigest()[:_KEY_DIGITS]
 
 
 def chained_parts(rendered: Sequence[RenderedContent]) -> list[tuple[str, RenderedPart]]:
@@ -60,6 +87,59 @@ def chained_parts(rendered: Sequence[RenderedContent]) -> list[tuple[str, Render
         for part in content.parts
         if not part.placed.ephemeral
     ]
+
+
+def request_fields(
+    result: CompileResult, wire: Format, options: CompileOptions, *, base_count: int | None = None
+) -> Mapping[str, str]:
+    """Return the provider's body fields with their cache markers, each as JSON text.
+
+    Args:
+        result: of the compile.
+        wire: its format.
+        options: its options.
+        base_count: chained parts that the caller has: only what follows them is returned, and
+            nothing when nothing does; None: everything is.
+    """
+    if base_count is None:
+        return wire.render_request(
+            _marked(result.rendered, wire),
+            system=result.system,
+            tools=result.tools,
+            model=options.model,
+            marks=_head_marks(result.breakpoints, result.cache_key),
+        )
+    rest = after(result.rendered, base_count)
+    if not rest:
+        return {}
+    # Tools and system are a part of the base, so the caller has them.
+    return wire.render_request(
+        _marked(rest, wire),
+        system="",
+        tools="",
+        model=options.model,
+        marks=HeadMarks(has_sent_tools=bool(result.tools)),
+    )
+
+
+def _head_marks(breakpoints: Sequence[Breakpoint], key: str) -> HeadMarks:
+    ttls = {each.block: each.ttl for each in breakpoints}
+    return HeadMarks(tools=ttls.get("tools"), system=ttls.get("system"), key=key)
+
+
+def _marked(rendered: Sequence[RenderedContent], wire: Format) -> tuple[RenderedContent, ...]:
+    """Return the contents with the markers in their texts; the chain never sees those."""
+    return tuple(
+        replace(content, parts=tuple(_with_marker(part, wire) for part in content.parts))
+        if any(part.placed.marker for part in content.parts)
+        else content
+        for content in rendered
+    )
+
+
+def _with_marker(part: RenderedPart, wire: Format) -> RenderedPart:
+    ttl = part.placed.marker
+    return part if ttl is None else replace(part, text=wire.with_marker(part.text, ttl))
 
 
 def after(rendered: Sequence[RenderedContent], count: int) -> tuple[RenderedContent, ...]:
@@ -100,7 +180,7 @@ def _prefix_count(rendered: Sequence[RenderedContent]) -> int:
     return prefix_count
 
 
-def _with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:
+def with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:
     """Give calls and responses the ids that are sent.
 
     Sessions reuse call ids, or have none, and providers want each to be there once. The later of

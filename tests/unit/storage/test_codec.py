@@ -18,6 +18,7 @@ from app.core.contents import (
 )
 from app.core.events import (
     Activation,
+    CacheMetadata,
     Elision,
     Event,
     Fold,
@@ -87,6 +88,15 @@ LANES = st.builds(
 RANGES: st.SearchStrategy[Ranges] = st.lists(
     st.tuples(st.integers(1, 50), st.integers(1, 50) | st.just(FOREVER)), max_size=4
 ).map(union)
+CACHES = st.builds(
+    CacheMetadata,
+    fingerprint=TEXT,
+    contents_count=SEQ,
+    cache_name=OPTIONAL,
+    expire_time=st.none() | st.floats(0, 2**40),
+    created_at=st.none() | st.floats(0, 2**40),
+    invocations_used=st.none() | SEQ,
+)
 PLACES = st.builds(Place, SEQ, SEQ, SEQ)
 MARKERS: st.SearchStrategy[Marker] = st.one_of(
     st.builds(
@@ -137,6 +147,8 @@ EVENTS = st.builds(
     is_live_session=st.booleans(),
     skips_summarization=st.booleans(),
     error_code=OPTIONAL,
+    prompt_tokens=st.none() | SEQ,
+    cache_metadata=st.none() | CACHES,
     compiled_seq=st.none() | SEQ,
     compiled_fingerprint=OPTIONAL,
     response_id=OPTIONAL,
@@ -175,6 +187,7 @@ def test_every_field_of_an_event_is_stored_or_known_not_to_be() -> None:
         "seq", "id", "author", "invocation_id", "timestamp", "lane", "node_path", "role", "parts",
         "part_tokens", "input_transcription", "output_transcription", "long_running_ids",
         "requested_ids", "is_transfer", "is_live_session", "skips_summarization", "error_code",
+        "prompt_tokens", "cache_metadata",
         "compiled_seq", "compiled_fingerprint", "response_id", "place", "owners", "marker",
     }  # fmt: skip
     assert {field.name for field in fields(Event)} == drawn | NOT_STORED

@@ -1,0 +1,138 @@
+"""How many tokens a request will take: what the provider last said, and our count of the rest.
+
+    [system tools u1 m2 u3] m4 u5      m4's provider reported 1,310 tokens for what is in brackets
+    1,310 + our count of m4 and u5, calibrated
+
+A report counts as long as the reply that brought it stands on the very chain that it was compiled
+for. Without one everything is our count, calibrated. Text that is no part of the chain is counted
+with what came after.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from app.core.calibration import Calibration
+from app.core.compile.inputs import CompileResult
+from app.core.compile.order import is_reply
+from app.core.compile.render import chained_parts
+from app.core.contents import Contents, PlacedPart, Segment
+from app.core.events import Events
+from app.core.lanes import Reader
+from app.core.tokens import CountTokens, part_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Our own count of a request."""
+
+    by_segment: Mapping[str, int]
+    #: Tokens up to after so many chained parts; the first is of tools and system text alone.
+    up_to: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """All segments together."""
+        return sum(self.by_segment.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What a provider said of a request that this one begins with."""
+
+    fingerprint: str
+    #: Our count of it, and the provider's.
+    ours: int
+    theirs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """What the request will take."""
+
+    total: int
+    #: By how much that may be off.
+    error_bound: int
+    #: The report it starts from; None: all of it is our count.
+    reported: Reported | None = None
+
+
+def count_result(
+    result: CompileResult, count: CountTokens, *, system_tokens: int, tools_tokens: int
+) -> Counted:
+    """Return our count of a compile.
+
+    Args:
+        result: the compile.
+        count: for parts that the pipeline made and nobody counted.
+        system_tokens: of the system text.
+        tools_tokens: of the tools.
+    """
+    by_segment: dict[str, int] = {"system": system_tokens, "tools": tools_tokens}
+    by_segment |= dict.fromkeys(map(str, Segment), 0)
+    for placed in _parts(result.contents):
+        by_segment[placed.segment] += _tokens(placed, count)
+    up_to = [system_tokens + tools_tokens]
+    for _, part in chained_parts(result.rendered):
+        up_to.append(up_to[-1] + _tokens(part.placed, count))
+    return Counted(by_segment=by_segment, up_to=tuple(up_to))
+
+
+def _parts(contents: Contents) -> Iterator[PlacedPart]:
+    for content in contents:
+        yield from content.parts
+
+
+def _tokens(placed: PlacedPart, count: CountTokens) -> int:
+    return placed.tokens or part_tokens(placed.part, count)
+
+
+def project(
+    counted: Counted,
+    result: CompileResult,
+    events: Events,
+    reader: Reader,
+    *,
+    calibration: Calibration,
+) -> Projection:
+    """Return what a request will take.
+
+    Args:
+        counted: our count of it.
+        result: the compile.
+        events: that were compiled.
+        reader: whose replies count.
+        calibration: of the model.
+    """
+    reported = _newest_report(counted, result, events, reader)
+    if reported is None:
+        total = calibration.tokens(counted.total)
+        return Projection(total=total, error_bound=calibration.error(total))
+    later = calibration.tokens(counted.total - reported.ours)
+    return Projection(
+        total=reported.theirs + later, error_bound=calibration.error(later), reported=reported
+    )
+
+
+def _newest_report(
+    counted: Counted, result: CompileResult, events: Events, reader: Reader
+) -> Reported | None:
+    places = {value: number for number, value in enumerate(result.chain)}
+    for event in reversed(events):
+        fingerprint, theirs = event.compiled_fingerprint, event.prompt_tokens
+        if not theirs or fingerprint is None or fingerprint not in places:
+            continue
+        if is_reply(event, reader):
+            ours = counted.up_to[places[fingerprint]]
+            return Reported(fingerprint=fingerprint, ours=ours, theirs=theirs)
+    return None
+
+
+def scaled(by_segment: Mapping[str, int], total: int) -> dict[str, int]:
+    """Return the counts scaled so that they sum up to a total; the largest takes the rounding."""
+    ours = sum(by_segment.values())
+    if not ours or ours == total:
+        return dict(by_segment)
+    result = {name: tokens * total // ours for name, tokens in by_segment.items()}
+    largest = max(result, key=result.__getitem__)
+    result[largest] += total - sum(result.values())
+    return result
