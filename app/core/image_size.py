@@ -12,6 +12,7 @@ Size: TypeAlias = tuple[int, int]
 #: Of the encoded file; a JPEG has its size behind whatever its camera wrote in front.
 _HEAD_CHARACTERS: Final = 131_072
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
+_JPEG_MARKER: Final = 0xFF
 #: Frames of a JPEG that hold its size: all of SOF0 to SOF15 but the tables between them.
 _JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
@@ -63,10 +64,10 @@ def _jpeg(data: bytes) -> Size | None:
     if data[:2] != b"\xff\xd8":
         return None
     at = 2
-    while at + 9 <= len(data) and data[at] == 0xFF:
+    while at + 9 <= len(data) and data[at] == _JPEG_MARKER:
         kind = data[at + 1]
         if kind in _JPEG_FRAMES:
             return _number(data, at + 7, 2), _number(data, at + 5, 2)
         # Fill bytes stand alone; everything else says how long it is.
-        at += 1 if kind == 0xFF else 2 + max(2, _number(data, at + 2, 2))
+        at += 1 if kind == _JPEG_MARKER else 2 + max(2, _number(data, at + 2, 2))
     return None

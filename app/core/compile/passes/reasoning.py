@@ -1,7 +1,7 @@
 """Keep thinking that still stands on the prefix that produced it, strip what does not.
 
-    [sum: 1-2] [m3: thought, text] [u4] [m5: thought, text]      m3 was compiled for u1 m2, m5 for all
-    [sum: 1-2] [m3: text]          [u4] [m5: thought, text]      that stands before it here
+    [sum: 1-2] [m3: thought, text] [u4] [m5: thought, text]      m3 was compiled for u1 m2, m5 for
+    [sum: 1-2] [m3: text]          [u4] [m5: thought, text]      all that stands before it here
 
 Some models bind their thinking to everything that was sent before it, and refuse or drop a block
 whose prefix has changed (``spec/PROVIDERS.md`` §0). Every reply may say for which chain it was

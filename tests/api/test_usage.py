@@ -1,0 +1,199 @@
+"""Reports of usage: what they teach, what they say of the cache, and what an overflow changes."""
+
+from typing import Any
+from uuid import uuid4
+
+from tests.api.conftest import Api, model, user
+
+WORDS = "the quick brown fox jumps over the lazy dog and runs into the deep dark wood "
+
+
+def own_model() -> str:
+    """Return a model that no rule knows and no other test reports of."""
+    return f"model-{uuid4().hex}"
+
+
+async def compiled(api: Api, path: str, model_name: str, **options: Any) -> dict[str, Any]:
+    """Compile for a model and return the answer's body."""
+    body = {"agent": "agent", "format": "anthropic", "model": model_name, **options}
+    answer = await api.post(f"{path}/compile", body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def reported(api: Api, path: str, fingerprint: str, **report: Any) -> dict[str, Any]:
+    """Report and return the answer's body."""
+    answer = await api.post(f"{path}/usage", {"fingerprint": fingerprint, **report})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def answer_to(api: Api, path: str, body: dict[str, Any], **fields: Any) -> None:
+    """Append the reply to a compile, and the next question."""
+    reply = model(
+        "a reply",
+        compiled_seq=body["compiled_seq"],
+        compiled_fingerprint=body["fingerprint"],
+        **fields,
+    )
+    await api.append(path, reply, user("and then? " + WORDS * 5))
+
+
+async def test_a_tokenizer_of_130_percent_is_learnt_within_five_reports(api: Api) -> None:
+    path, name, unknown = await api.session(), own_model(), own_model()
+    await api.append(path, user(WORDS * 40))
+    for _ in range(5):
+        body = await compiled(api, path, name)
+        ours = (await compiled(api, path, unknown))["tokens"]["total"]
+        theirs = round(ours * 1.3)
+        await reported(api, path, body["fingerprint"], usage={"input_tokens": theirs})
+        await answer_to(api, path, body)
+    body = await compiled(api, path, name)
+    ours = (await compiled(api, path, unknown))["tokens"]["total"]
+    tokens = body["tokens"]
+    assert abs(tokens["total"] - 1.3 * ours) <= 0.02 * 1.3 * ours
+    assert tokens["method"].endswith("_calibrated")
+    assert 0 < tokens["error_bound"] < 0.1 * tokens["total"]
+
+
+async def test_one_request_teaches_once(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    await api.append(path, user(WORDS * 40))
+    body = await compiled(api, path, name)
+    ours = body["tokens"]["total"]
+    for theirs in (round(1.3 * ours), 3 * ours):
+        await reported(api, path, body["fingerprint"], usage={"input_tokens": theirs})
+    again = await compiled(api, path, name)
+    assert abs(again["tokens"]["total"] - 1.3 * ours) < 0.03 * ours
+
+
+async def test_what_is_learnt_of_one_model_says_nothing_of_another(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    await api.append(path, user(WORDS * 40))
+    body = await compiled(api, path, name)
+    ours = body["tokens"]["total"]
+    await reported(api, path, body["fingerprint"], usage={"input_tokens": 2 * ours})
+    assert (await compiled(api, path, own_model()))["tokens"]["total"] == ours
+
+
+async def test_what_a_reply_reports_is_the_beginning_of_the_next_count(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    await api.append(path, user(WORDS * 40))
+    body = await compiled(api, path, name)
+    await answer_to(api, path, body, usage_metadata={"prompt_token_count": 5_000})
+    after = await compiled(api, path, name)
+    assert after["tokens"]["method"].startswith("reported+")
+    assert 5_000 < after["tokens"]["total"] < 5_200
+    assert sum(after["tokens"]["by_segment"].values()) == after["tokens"]["total"]
+
+
+async def test_a_report_of_another_prefix_counts_no_more(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    await api.append(path, user(WORDS * 40))
+    body = await compiled(api, path, name)
+    await answer_to(api, path, body, usage_metadata={"prompt_token_count": 5_000})
+    other = await compiled(api, path, name, system="another system text")
+    assert not other["tokens"]["method"].startswith("reported+")
+
+
+async def test_an_overflow_makes_the_next_compile_fit(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    for _ in range(6):
+        await api.append(path, user(WORDS * 20), model("ok " + WORDS * 20))
+    await api.append(path, user("now?"))
+    body = await compiled(api, path, name)
+    ours = body["tokens"]["total"]
+    actual, limit = round(1.3 * ours), round(0.8 * ours)
+    text = f"prompt is too long: {actual} tokens > {limit} maximum"
+    error = {"status": 400, "body": {"error": {"message": text}}}
+    answer = await reported(api, path, body["fingerprint"], error=error)
+    assert answer["overflow"]["detected"]
+    assert (answer["overflow"]["limit"], answer["overflow"]["actual"]) == (limit, actual)
+    assert answer["error_kind"] == "overflow"
+    assert answer["compaction"]["due"]
+    after = await compiled(api, path, name)
+    assert after["budget"]["limit"] == answer["overflow"]["budget_tokens"] <= limit
+    assert after["tokens"]["total"] <= after["budget"]["limit"]
+    assert after["budget"]["actions"]
+
+
+async def test_an_overflow_without_numbers_takes_a_tenth_off(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    await api.append(path, *[e for _ in range(6) for e in (user(WORDS * 20), model(WORDS * 20))])
+    await api.append(path, user("now?"))
+    body = await compiled(api, path, name)
+    error = {"status": 400, "body": "Input is too long for requested model."}
+    answer = await reported(api, path, body["fingerprint"], error=error)
+    after = await compiled(api, path, name)
+    assert answer["overflow"]["limit"] is None
+    assert after["tokens"]["total"] <= after["budget"]["limit"] < body["tokens"]["total"]
+
+
+async def test_what_is_no_overflow_changes_nothing(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    await api.append(path, user(WORDS * 40))
+    body = await compiled(api, path, name)
+    for text, kind in (
+        ("string_above_max_length", "other"),
+        ("No tool output found for function call call_1.", "malformed_history"),
+    ):
+        error = {"status": 400, "body": text}
+        answer = await reported(api, path, body["fingerprint"], error=error)
+        assert (answer["error_kind"], answer["overflow"]["detected"]) == (kind, False)
+    assert (await compiled(api, path, name))["budget"]["limit"] is None
+
+
+async def test_the_cache_is_held_to_what_was_sent_before(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    await api.append(path, user(WORDS * 40))
+    first = await compiled(api, path, name)
+    assert first["cache"]["shared_prefix_tokens"] == 0
+    await answer_to(api, path, first)
+    second = await compiled(api, path, name)
+    shared = second["cache"]["shared_prefix_tokens"]
+    assert shared == first["tokens"]["total"]
+    usage = {"input_tokens": second["tokens"]["total"], "cached_tokens": shared}
+    answer = await reported(api, path, second["fingerprint"], usage=usage)
+    assert (answer["verdict"], answer["hit_ratio"]) == ("hit", 1.0)
+    assert answer["expected_cached_tokens"] == shared
+    missed = await reported(api, path, second["fingerprint"], usage={**usage, "cached_tokens": 0})
+    assert (missed["verdict"], missed["hit_ratio"]) == ("prefix_changed", 0.0)
+
+
+async def test_a_fingerprint_that_nobody_compiled_teaches_nothing(api: Api) -> None:
+    path = await api.session()
+    answer = await reported(api, path, "0" * 64, usage={"input_tokens": 9})
+    assert (answer["verdict"], answer["overflow"]["detected"]) == ("unknown", False)
+
+
+async def test_a_report_needs_a_session_and_one_of_usage_and_error(api: Api) -> None:
+    path = await api.session()
+    gone = await api.post(f"{path}x/usage", {"fingerprint": "0", "usage": {}})
+    assert (gone.status_code, gone.json()["code"]) == (404, "not_found")
+    assert (await api.post(f"{path}/usage", {"fingerprint": "0"})).status_code == 422
+
+
+async def test_the_same_inputs_compile_to_the_same_bytes_whatever_was_learnt_since(
+    api: Api,
+) -> None:
+    path = await api.session()
+    await api.append(path, *[e for _ in range(6) for e in (user(WORDS * 20), model(WORDS * 20))])
+    await api.append(path, user("now?"))
+    # A budget makes what is known of the model matter to what is sent.
+    options = {"budget": {"max_input_tokens": 1_500}}
+    body = await compiled(api, path, "claude-opus-5-5", **options)
+    usage = {"input_tokens": 3 * body["tokens"]["total"]}
+    await reported(api, path, body["fingerprint"], usage=usage)
+    again = await compiled(api, path, "claude-opus-5-5", inputs=body["inputs"]["digest"], **options)
+    assert again["request"] == body["request"]
+    assert again["inputs"] == body["inputs"]
+
+
+async def test_a_known_model_has_a_budget_and_the_rules_have_a_date(api: Api) -> None:
+    path = await api.session()
+    await api.append(path, user("hi"))
+    assert (await compiled(api, path, "gpt-5"))["budget"]["limit"] == 272_000
+    assert (await compiled(api, path, own_model()))["budget"]["limit"] is None
+    assert (await api.get("/v1/info")).json()["rules_date"] == "2026-11-29"
