@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.canonical import Json, canonical_json
-from app.core.compile.inputs import RenderedContent, RenderedPart
+from app.core.compile.inputs import HeadMarks, RenderedContent, RenderedPart
 from app.core.contents import (
     CodeExecutionResult,
     Content,
@@ -355,6 +355,40 @@ def test_calls_without_tools_get_a_configuration_that_never_changes() -> None:
     assert "toolConfig" not in body(turn("user", text("go")))
     tools = BEDROCK.render_tools(['{"name":"f"}'])
     assert body(turn("user", text("go")), tools=tools)["toolConfig"] == json.loads(tools)
+
+
+def test_rest_of_a_request_leaves_the_tools_to_what_was_sent_before() -> None:
+    rest = [turn("user", response_part("a"))]
+    for has_sent, expected in ((True, {"messages"}), (False, {"messages", "toolConfig"})):
+        marks = HeadMarks(has_sent_tools=has_sent)
+        fields = BEDROCK.render_request(rest, system="", tools="", model=MODEL, marks=marks)
+        assert fields.keys() == expected
+
+
+def test_cache_points_are_blocks_behind_what_they_close() -> None:
+    marks = HeadMarks(tools="1h", system="1h")
+    said = turn("user", text("go"), response_part("a"))
+    marked = replace(said.parts[0], text=BEDROCK.with_marker(said.parts[0].text, "5m"))
+    fields = BEDROCK.render_request(
+        [replace(said, parts=(marked, said.parts[1]))],
+        system="be brief",
+        tools=BEDROCK.render_tools(['{"name":"f"}']),
+        model=MODEL,
+        marks=marks,
+    )
+    long = {"cachePoint": {"type": "default", "ttl": "1h"}}
+    assert json.loads(fields["system"])[1:] == [long]
+    assert json.loads(fields["toolConfig"])["tools"][1:] == [long]
+    assert json.loads(fields["messages"])[0]["content"][1:] == [{"text": "go"}, POINT]
+
+
+def test_no_cache_point_stands_behind_thinking_or_a_document() -> None:
+    pdf = InlineData(mime_type="application/pdf", data="AAAA")
+    thought = Text(text="hm", thought=True, signature="c2ln", signed_by="bedrock")
+    assert not BEDROCK.takes_marker(thought, "model")
+    assert not BEDROCK.takes_marker(pdf, "user")
+    assert not BEDROCK.takes_marker(replace(response_part("a"), media=(pdf,)), "user")
+    assert BEDROCK.takes_marker(call_part("f", id="a"), "model")
 
 
 def test_model_that_takes_results_alone_gets_a_word_between() -> None:
