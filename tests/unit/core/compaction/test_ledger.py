@@ -277,7 +277,7 @@ def test_the_cap_holds_and_no_rule_is_lost(lines: list[LedgerLine], max_tokens: 
     printed = print_section(SectionText(capped)).partition("\n")[2]
     assert count(printed) <= max_tokens
     assert rules <= set(capped)
-    gone = {one for one in joined_lines(lines)} - set(capped)
+    gone = set(joined_lines(lines)) - set(capped)
     stand_in = next((one for one in capped if one.left_out), None)
     if gone and stand_in is not None:
         assert stand_in.left_out == len(gone)
