@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from hypothesis import settings
 
 from app.settings import PREFIX
 from app.storage.embedded import EmbeddedPostgres
@@ -26,6 +27,10 @@ REPOSITORY: Final = Path(__file__).parent.parent
 TEST_DATABASE_URL: Final = os.environ.get("FOLDLINE_TEST_DATABASE_URL")
 SHARED_DIR: Final = Path(os.environ.get("FOLDLINE_SHARED_DIR", REPOSITORY.parent / "shared"))
 IS_CI: Final = os.environ.get("CI") == "true"
+
+# How long an example takes tells of the machine, not of the law.
+settings.register_profile("foldline", deadline=None)
+settings.load_profile("foldline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

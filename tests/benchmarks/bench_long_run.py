@@ -1,0 +1,290 @@
+"""A conversation of ten thousand turns, folded in the background as it goes.
+
+    python -m tests.benchmarks.bench_long_run                        the table
+    python -m tests.benchmarks.bench_long_run --turns 1000           fewer turns
+    python -m tests.benchmarks.bench_long_run --json FILE            and everything as JSON
+
+One session, strategy `auto` with the extractive summarizer, over HTTP and a process of its own with
+an embedded worker and an embedded Postgres. A turn is a compile that brings the user's message, and
+the append of the reply to what was compiled. A compile waits for a fold that is due, so nothing may
+ever be larger than the window. At the end every summary is opened down to its originals.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from app.cli.service_process import running_service
+from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
+
+TURNS: Final = 10_000
+#: Small, so that the run folds hundreds of times.
+WINDOW_TOKENS: Final = 16_000
+FANOUT: Final = 8
+WAIT_MS: Final = 60_000
+AGENT: Final = "bot"
+#: Rows of the table.
+CHECKPOINTS: Final = 20
+#: What is held to, from the second checkpoint to the last.
+MOST_COMPILE_GROWTH: Final = 2.0
+MOST_MEMORY_GROWTH: Final = 1.25
+#: Live summaries of each level: as many as make one of the next, and those on their way to it.
+MOST_OF_A_LEVEL: Final = 2 * FANOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where the session stands after so many turns."""
+
+    turns: int
+    #: The largest request since the checkpoint before.
+    most_tokens: int
+    live_events: int
+    summaries: int
+    levels: int
+    #: Milliseconds, since the checkpoint before, of compiles that waited for no fold.
+    compile_p50_ms: float
+    compile_p99_ms: float
+    append_p50_ms: float
+    folds: int
+    memory_mb: float
+
+
+class LongRun:
+    """The session and what is measured of it."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+        self._path = "/v1/sessions/long"
+        self._compiles = Stopwatch()
+        self._appends = Stopwatch()
+        self._most_tokens = 0
+
+    def start(self, window_tokens: int) -> None:
+        """Make the session."""
+        compaction = {"strategy": "auto", "context_window": window_tokens, "fanout": FANOUT}
+        body = {"app_name": "bench", "user_id": "user", "policy": {"compaction": compaction}}
+        _checked(self._client.put(self._path, json=body))
+
+    def turn(self, number: int) -> None:
+        """Ask, compile, reply."""
+        message = {"id": f"u{number}", "author": "user", "invocation_id": f"i{number}"}
+        body = {
+            "agent": AGENT,
+            "format": "anthropic",
+            "append": [{**message, "content": question(number)}],
+            "compaction_wait_ms": WAIT_MS,
+        }
+        watch = Stopwatch()
+        with watch:
+            answer = _checked(self._client.post(f"{self._path}/compile", json=body))
+        self._most_tokens = max(self._most_tokens, answer["tokens"]["total"])
+        if answer["compaction"].get("job_id") is None:
+            self._compiles.samples_ms += watch.samples_ms
+        reply = {
+            "id": f"m{number}",
+            "author": AGENT,
+            "invocation_id": f"i{number}",
+            "content": {"role": "model", "parts": [{"text": reply_text(number)}]},
+            "compiled_seq": answer["compiled_seq"],
+            "compiled_fingerprint": answer["fingerprint"],
+        }
+        with self._appends:
+            _checked(self._client.post(f"{self._path}/events", json={"events": [reply]}))
+
+    def checkpoint(self, turns: int) -> Checkpoint:
+        """Return where the session stands, and begin the next stretch."""
+        folds = list(self._folds())
+        active = [fold for fold in folds if fold["status"] == "active"]
+        stats = _checked(self._client.get(self._path))["stats"]
+        made = Checkpoint(
+            turns=turns,
+            most_tokens=self._most_tokens,
+            live_events=stats["live_events"],
+            summaries=len(active),
+            levels=max((fold["level"] for fold in active), default=0),
+            compile_p50_ms=percentile(self._compiles.samples_ms, 0.5),
+            compile_p99_ms=percentile(self._compiles.samples_ms, 0.99),
+            append_p50_ms=percentile(self._appends.samples_ms, 0.5),
+            folds=len(folds),
+            memory_mb=memory_mb(),
+        )
+        self._compiles, self._appends, self._most_tokens = Stopwatch(), Stopwatch(), 0
+        return made
+
+    def open_all(self) -> tuple[int, int]:
+        """Open every summary; return how many there are, and how many give their originals."""
+        opened = total = 0
+        for fold in self._folds():
+            total += 1
+            first, covered = fold["covers"][0][0], _size(fold["covers"])
+            body = {"summary_seqs": [fold["seq"]], "max_tokens": 1_000_000}
+            found = _checked(self._client.post(f"{self._path}/expand", json=body))
+            events = found["events"]
+            is_whole = len(events) == covered or (found["truncated"] and len(events) < covered)
+            opened += bool(events) and events[0]["seq"] == first and is_whole
+        return total, opened
+
+    def _folds(self) -> Iterator[dict[str, Any]]:
+        after: str | None = None
+        while True:
+            params = {"limit": "200", **({} if after is None else {"after": after})}
+            page = _checked(self._client.get(f"{self._path}/compactions", params=params))
+            yield from page["data"]
+            after = page["next"]
+            if after is None:
+                return
+
+
+def _size(ranges: list[list[int]]) -> int:
+    return sum(end - start + 1 for start, end in ranges)
+
+
+_PLACES: Final = ("Malmo", "Lyon", "Porto", "Gdansk", "Turin", "Leeds", "Ghent")
+
+
+def question(number: int) -> str:
+    """Return what the user says: something else each time, with a name that may be asked for."""
+    place = _PLACES[number % len(_PLACES)]
+    return (
+        f"Parcel 58-{number:05d} was to reach {place} on day {number % 28 + 1}, and the customer "
+        f"wrote twice. What is its state, and what do we tell them about the {number % 7 + 2} "
+        "items that are still missing from the order?"
+    )
+
+
+def reply_text(number: int) -> str:
+    """Return what the model says."""
+    place = _PLACES[(number + 3) % len(_PLACES)]
+    return (
+        f"Parcel 58-{number:05d} is held at the hub in {place}, because its label cannot be read. "
+        f"A new label was printed, and it goes on within {number % 3 + 1} working days. I told "
+        "them so, and asked the warehouse to send the missing items in a parcel of their own."
+    )
+
+
+def memory_mb() -> float:
+    """Return what the service's process holds in memory, in megabytes."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (folder / "status").read_text(encoding="utf-8")
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        if fields.get("PPid", "").strip() == str(os.getpid()) and b"serve" in command:
+            return int(fields["VmRSS"].split()[0]) / 1024
+    return math.nan
+
+
+def _checked(response: httpx.Response) -> dict[str, Any]:
+    if not response.is_success:
+        raise RuntimeError(f"{response.request.url} answered {response.text}")
+    value: dict[str, Any] = response.json()
+    return value
+
+
+def run(turns: int, window_tokens: int) -> tuple[list[Checkpoint], tuple[int, int]]:
+    """Return the checkpoints, and how many summaries there are and can be opened."""
+    made: list[Checkpoint] = []
+    every = max(1, turns // CHECKPOINTS)
+    with (
+        running_service() as url,
+        closing(httpx.Client(base_url=url, timeout=300)) as client,
+    ):
+        session = LongRun(client)
+        session.start(window_tokens)
+        for number in range(1, turns + 1):
+            session.turn(number)
+            if number % every == 0:
+                made.append(session.checkpoint(number))
+                print(_line(made[-1]), file=sys.stderr, flush=True)
+        return made, session.open_all()
+
+
+HEADER: Final = (
+    "turns", "most tokens", "live events", "summaries", "levels", "folds made", "compile p50 ms",
+    "p99 ms", "append p50 ms", "memory MB",
+)  # fmt: skip
+
+
+def cells(row: Checkpoint) -> list[str]:
+    """Return a row of the table."""
+    return [
+        f"{row.turns:,}",
+        f"{row.most_tokens:,}",
+        str(row.live_events),
+        str(row.summaries),
+        str(row.levels),
+        str(row.folds),
+        f"{row.compile_p50_ms:.1f}",
+        f"{row.compile_p99_ms:.1f}",
+        f"{row.append_p50_ms:.1f}",
+        f"{row.memory_mb:.0f}",
+    ]
+
+
+def _line(row: Checkpoint) -> str:
+    return ", ".join(f"{name} {cell}" for name, cell in zip(HEADER, cells(row), strict=True))
+
+
+def holds(made: list[Checkpoint], window_tokens: int, opened: tuple[int, int]) -> bool:
+    """Tell, and print, whether the promises hold."""
+    later = made[1:] or made
+    growth = _ends(later, lambda row: row.compile_p50_ms)
+    memory = _ends(later, lambda row: row.memory_mb)
+    most = MOST_OF_A_LEVEL * max(row.levels for row in made)
+    levels = math.ceil(math.log(max(2, made[-1].folds), FANOUT)) + 1
+    tokens = max(row.most_tokens for row in made)
+    promises = {
+        f"within the window of {window_tokens:,} tokens (most {tokens:,})": tokens <= window_tokens,
+        f"live summaries within {most}, in {made[-1].levels} levels of at most {levels}": all(
+            row.summaries <= most and row.levels <= levels for row in made
+        ),
+        f"compile flat (end/beginning {growth:.2f})": growth <= MOST_COMPILE_GROWTH,
+        f"memory flat (end/beginning {memory:.2f})": memory <= MOST_MEMORY_GROWTH,
+        f"{opened[1]} of {opened[0]} summaries open": opened[0] == opened[1] > 0,
+    }
+    for promise, is_kept in promises.items():
+        print(f"{'yes' if is_kept else 'NO '}  {promise}")
+    return all(promises.values())
+
+
+def _ends(made: list[Checkpoint], figure: Callable[[Checkpoint], float]) -> float:
+    """Return by how much a figure grew: the mean of the last quarter over that of the first."""
+    count = max(1, len(made) // 4)
+    first, last = made[:count], made[-count:]
+    return sum(map(figure, last)) / sum(map(figure, first))
+
+
+def main() -> int:
+    """Run, print, and tell by the exit code whether the promises hold."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--window", type=int, default=WINDOW_TOKENS)
+    parser.add_argument("--json", type=Path, help="write everything there")
+    arguments = parser.parse_args()
+    about = machine()
+    print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
+    started_s = time.monotonic()
+    made, opened = run(arguments.turns, arguments.window)
+    print(table(HEADER, [cells(row) for row in made]))
+    print(f"{arguments.turns:,} turns in {time.monotonic() - started_s:,.0f} s")
+    if arguments.json is not None:
+        report = {"machine": about, "rows": [asdict(row) for row in made], "opened": opened}
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0 if holds(made, arguments.window, opened) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
