@@ -11,7 +11,7 @@ SESSION ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test test-slow lint format types imports check bench lock lock-check clean
+.PHONY: help install demo serve test test-slow lint format types imports check bench bench-long lock lock-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -55,8 +55,12 @@ imports: $(STAMP) ## who may import whom
 
 check: lint types imports test ## all of the above
 
-bench: $(STAMP) ## measure compile against google-adk; takes some minutes
+bench: $(STAMP) ## measure compile against google-adk, simulate prices of folding; takes some minutes
 	$(BIN)/python -m tests.benchmarks.bench_compile $(BENCH_ARGS)
+	$(BIN)/python -m tests.benchmarks.simulate_prices
+
+bench-long: $(STAMP) ## hold a conversation of 10,000 turns; takes an hour
+	$(BIN)/python -m tests.benchmarks.bench_long_run
 
 COMPILE_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" --group dev pyproject.toml
