@@ -62,7 +62,9 @@ by_family = pytest.mark.parametrize(
 UNEVEN: Final = ("adk", "gemini", "openai_responses")
 
 #: Repairs that say that a part of the event is not in the request as it was.
-DROPS: Final = frozenset({"late_result", "orphan_result", "replaced", "unsupported_part"})
+DROPS: Final = frozenset(
+    {"late_result", "orphan_result", "replaced", "stale_thinking", "unsupported_part"}
+)
 
 
 @cache

@@ -93,8 +93,6 @@ class CompileOptions:
     tools: tuple[str, ...] = ()
     model: str = ""
     cache: CacheOptions = CacheOptions()
-    #: Unsigned calls of the current turn get the documented sentinel where a signature is needed.
-    call_signature_sentinel: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

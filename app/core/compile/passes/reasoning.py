@@ -46,6 +46,8 @@ def reasoning(contents: Contents, inputs: CompileInput, report: Report) -> Conte
         counts.invalidated += 0 if is_standing else thoughts
         if thoughts and not is_standing and strips:
             counts.stripped += thoughts
+            for placed in _thoughts(content):
+                report.repair("stale_thinking", placed.seq, "its prefix has changed since")
             content = _without_thoughts(content)  # noqa: PLW2901
         else:
             counts.kept += thoughts
