@@ -133,7 +133,7 @@ class Supervisor:
         return ""
 
     def _clear_leftovers(self) -> None:
-        """Wait for, then end, what a dead supervisor or postmaster left; drop a stale lock file.
+        """Wait for, then end, what a dead supervisor or postmaster left; drop stale lock files.
 
         Nobody else may run here: the supervisor's lock is ours. Backends of a killed postmaster end
         by themselves when idle, but one inside a long statement keeps the shared memory in use.
@@ -153,6 +153,8 @@ class Supervisor:
             # Postgres would take any living process with the number in it for a server: after a
             # restart of a container the number often belongs to something else.
             (self._layout.cluster / "postmaster.pid").unlink(missing_ok=True)
+            for stale in self._socket_folder.iterdir():
+                stale.unlink()
 
     def _leftover_postmaster(self) -> int | None:
         try:

@@ -101,7 +101,7 @@ async def test_repeating_an_append_after_a_lost_answer_stores_nothing_twice(api:
 
 async def test_state_given_at_creation_survives_a_rewind(api: Api) -> None:
     # adk-python#4933
-    path = await api.session(state={"tenant": 1})
+    path = await api.session(user_id="state_given_at_creation_survives_a_", state={"tenant": 1})
     delta = {"actions": {"state_delta": {"step": 1}}}
     await api.append(path, user("a", invocation_id="i1", **delta))
     await api.post(f"{path}/rewind", {"before_invocation_id": "i1"})
@@ -110,7 +110,7 @@ async def test_state_given_at_creation_survives_a_rewind(api: Api) -> None:
 
 
 async def test_undo_of_a_rewind_brings_the_state_back(api: Api) -> None:
-    path = await api.session(state={"tenant": 1})
+    path = await api.session(user_id="undo_of_a_rewind_brings_the_state_b", state={"tenant": 1})
     for number in (1, 2):
         delta = {"actions": {"state_delta": {"step": number}}}
         await api.append(path, user("a", invocation_id=f"i{number}", **delta))
@@ -123,7 +123,7 @@ async def test_undo_of_a_rewind_brings_the_state_back(api: Api) -> None:
 
 
 async def test_temporary_state_does_not_come_back_with_a_rewind(api: Api) -> None:
-    path = await api.session()
+    path = await api.session(user_id="temporary_state_does_not_come_back_")
     delta = {"actions": {"state_delta": {"temp:scratch": 1, "step": 1}}}
     await api.append(path, user("a", invocation_id="i1", **delta))
     await api.append(path, user("b", invocation_id="i2"))
