@@ -21,7 +21,8 @@ from app.core.compaction.statements import CJK, NEGATION, any_of
 
 # Words that forbid or demand whatever the rest of the sentence says.
 _STRONG_RULE: Final = any_of(
-    r"\b(?:never|must(?:n't)?|shall|always|under no circumstances|no exceptions?)\b",
+    r"\b(?:never|must(?:n't)?|shall|always|no exceptions?)\b",
+    r"\b(?:under no circumstances|no matter what|whatever happens)\b",
     r"\b(?:do not|don['’]t|may not|cannot|can['’]t ever|is not to|are not to|not be allowed)\b",
     r"\b(?:forbidden|prohibited|mandatory|off[- ]limits|strictly|required to|not permitted)\b",
     # "No weekend deploys." forbids; "no errors so far" tells.
@@ -30,7 +31,7 @@ _STRONG_RULE: Final = any_of(
     r"|\bno more than\b|\bat (?:most|least)\b",
     r"\b(?:hard|upper|lower|absolute) (?:limit|cap|constraint|requirement|deadline)\b",
     r"\bwithout (?:\w+ ){0,3}(?:approval|permission|consent|confirm\w*|review|authori[sz]ation)\b",
-    r"不要|不得|不能|不可以?|不许|不准|不应|禁止|严禁|切勿|请勿|绝不|决不|从不|永远|始终|一律|总是",
+    r"不要|不得|不能|不可以?|不许|不准|不应|禁止|严禁|切勿|请勿|绝不|决不|从不|永远|始终|一律|一概|千万别|总是",
     r"必须|务必|必需|一定要|只能|仅限|只准|只允许|只可|除非|未经|不超过|不得超过|至多|最多|至少"
     r"|不少于",
     r"\b(?:niemals?|immer|darf nicht|müssen|muss|verboten|nicht ohne)\b",

@@ -61,6 +61,7 @@ from app.core.compaction.statements import (
     names,
     one_line,
     overlap,
+    says_something,
     statements,
     words,
 )
@@ -81,11 +82,13 @@ STORY_QUOTE: Final = 100
 #: What is read of one long text: the beginning and the end. A larger result is data to be looked
 #: up, and reading all of it would take longer than it is worth.
 MAX_READ_CHARACTERS: Final = 24_000
-#: New lines beside those carried may always take this part of the ledger.
+#: What new lines may take of a ledger that is full of carried ones.
 NEW_SHARE: Final = 0.3
 
 #: Nobody types more at once: a longer text was pasted, and its single statements weigh less.
 TYPED_CHARACTERS: Final = 1_500
+#: What a person types tells something, in whatever language, unless it is shorter than this.
+TYPED_WORDS: Final = 4
 #: Statements of one line are joined up to this length.
 MAX_JOINED_CHARACTERS: Final = 320
 
@@ -100,7 +103,7 @@ _CLASS_SCORE: Final = {
     LedgerClass.FACT: 0.0,
 }
 #: From this score on a line may take the room of the story.
-_WEIGHTY: Final = 3.5
+_WEIGHTY: Final = 3.9
 _MAX_EXACT_SCORE: Final = 3.0
 #: An agent that says again what the user said adds nothing.
 _ECHO_WORDS: Final = 0.7
@@ -170,7 +173,7 @@ def extract_section(
     """
     carried = carried_section(seed)
     candidates = _candidates(events, seed if carried is None else None)
-    carried = carried or SectionText()
+    carried = carried or SectionText(story=tuple(_foreign_story(seed)))
     known = list(joined_lines(carried.ledger))
     fresh = [one for one in candidates if one.line not in set(known)]
     known, fresh = _without_superseded(known, fresh)
@@ -186,6 +189,13 @@ def extract_section(
 def carried_section(seed: str | None) -> SectionText | None:
     """Return the ledger and story of a previous section, None when it has no such form."""
     return parse_section(seed) if seed else None
+
+
+def _foreign_story(seed: str | None) -> Iterator[str]:
+    """Yield the lines of a summary that is not of our form: somebody's account, quoted."""
+    for line in (seed or "").splitlines():
+        if says_something(line):
+            yield quoted_text("summary", one_line(line))
 
 
 def fit_story(story: Sequence[str], max_tokens: int, count: CountTokens) -> tuple[str, ...]:
@@ -341,8 +351,10 @@ def _draft(
         score += 1.5 if heading is not None else 0.5 if label else 0.0
         score += 1.0 if is_emphatic(text) else 0.0
     score += _ROLE_SCORE[speaker]
-    if len(saying.text) > TYPED_CHARACTERS and heading is None:
-        score -= 1.0
+    if len(saying.text) > TYPED_CHARACTERS:
+        score -= 0.0 if heading is not None else 1.0
+    elif speaker is Speaker.USER and len(words(text)) >= TYPED_WORDS:
+        score += 1.0
     if score < _LEAST_SCORE[speaker] or is_heading(text):
         return None
     told = text.removeprefix(label).strip() if labelled is not None and not is_data else text
@@ -384,12 +396,12 @@ def _without_echoes(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Leave out what an agent only says after the user."""
     everyone = list(candidates)
     asked = [words(one.text) for one in everyone if one.speaker is Speaker.USER]
-    return [
-        one
-        for one in everyone
-        if one.speaker is not Speaker.AGENT
-        or not any(overlap(words(one.text), other) >= _ECHO_WORDS for other in asked)
-    ]
+
+    def is_echo(one: Candidate) -> bool:
+        said_words = words(one.text)
+        return any(overlap(said_words, other) >= _ECHO_WORDS for other in asked)
+
+    return [one for one in everyone if one.speaker is not Speaker.AGENT or not is_echo(one)]
 
 
 # Superseded lines
@@ -514,20 +526,28 @@ def _chosen(
     # What others said gives way to the user's weighty statements; the cap sees to it.
     firm = sum(cost for line, cost in carried.items() if not line.is_quoted)
     least = int(room * NEW_SHARE)
-    left = max(room - sum(carried.values()), least)
+    # New lines of no weight take the places of older ones of the same kind, and of no others.
+    left = room - sum(carried.values()) + min(least, sum(carried.values()) - firm)
     left_for_user = max(room - firm, least)
     light = stretch + int(room * STORY_SHARE)
     chosen: set[LedgerLine] = set()
     kinds = {line.kind for line in known}
-    for one in sorted(rest, key=lambda one: (not one.is_weighty, -one.score)):
+    for one in sorted(rest, key=_rank):
         cost = _cost(one.line, count)
         cost += 0 if one.line.kind in kinds else HEADING_TOKENS
-        if cost <= (left_for_user if one.is_weighty else left - light):
+        kept_free = stretch if one.speaker is Speaker.USER else light
+        if cost <= (left_for_user if one.is_weighty else left - kept_free):
             chosen.add(one.line)
             kinds.add(one.line.kind)
             left_for_user -= cost
             left -= cost
     return chosen
+
+
+def _rank(one: Candidate) -> tuple[bool, bool, bool, float]:
+    # A question that nobody answers will be asked again.
+    is_question = one.line.kind is LedgerClass.QUESTION
+    return not one.is_weighty, one.speaker is not Speaker.USER, is_question, -one.score
 
 
 def _cost(line: LedgerLine, count: CountTokens) -> int:

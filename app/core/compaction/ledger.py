@@ -29,6 +29,7 @@ from app.core.canonical import Json, json_string
 from app.core.compaction.statements import (
     exact_tokens,
     is_negative,
+    names,
     one_line,
     overlap,
     says_something,
@@ -362,7 +363,8 @@ def _heading_tokens(lines: Iterable[LedgerLine], count: CountTokens) -> int:
     return sum(count(f"## {HEADINGS[kind]}\n") for kind in {line.kind for line in lines})
 
 
-#: Which lines go first: what tools and agents said, then from the lowest class up.
+#: Which lines go first: what tools and agents said, then what holds no value, then from the lowest
+#: class up.
 _LEAVING: Final = (
     LedgerClass.QUESTION,
     LedgerClass.DECISION,
@@ -372,9 +374,16 @@ _LEAVING: Final = (
 )
 
 
-def _staying(line: LedgerLine) -> tuple[bool, int, int]:
+def _staying(line: LedgerLine) -> tuple[int, int, int]:
     newest = line.seqs[-1][1] if line.seqs else 0
-    return not line.is_quoted, _LEAVING.index(line.kind), newest
+    if line.is_quoted:
+        weight = 0
+    elif line.kind is LedgerClass.FACT and not exact_tokens(line.text) and not names(line.text):
+        # Nothing in it can be looked up.
+        weight = 1
+    else:
+        weight = 2
+    return weight, _LEAVING.index(line.kind), newest
 
 
 def _stand_in(going: Sequence[LedgerLine]) -> tuple[LedgerLine, ...]:
