@@ -133,6 +133,10 @@ _TRANSCRIPTION = Shape("a transcription", "text", "finished")
 _CONFIRMATION = Shape("a tool confirmation", "hint", "confirmed", "payload")
 
 
+#: google-adk hides such an event from every agent, and so do we.
+NO_ROLE: Final = "a content without a role is stored and read by no one"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedEvent:
     """An event, and what it says beside what the passes read."""
@@ -182,6 +186,8 @@ def parse_event(value: Json, *, allow_markers: bool = False) -> ParsedEvent:
 
 def _event(fields: Fields, actions: Fields) -> Event:
     role, parts = _content(fields)
+    if parts and not role:
+        fields.notes.append((pointer_to(fields.at("content"), "role"), NO_ROLE))
     long_running_ids = frozenset(_names(fields, "long_running_tool_ids"))
     author = _author(fields, role)
     node_path = _node_path(fields)

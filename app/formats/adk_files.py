@@ -55,6 +55,10 @@ def convert_item(item: Json, *, agent: str) -> list[EventJson]:
     for key, reader in _READERS.items():
         if key in fields:
             return list(reader(fields, agent))
+    if "parts" in item and "content" not in item:
+        # A content on its own: the model's own shape, as a compile answers it.
+        author = agent if item.get("role") == "model" else "user"
+        return [{"author": author, "content": item}]
     return [item]
 
 

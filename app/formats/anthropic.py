@@ -43,7 +43,7 @@ from app.formats.anthropic_rules import (
     is_block_accepted,
     validate,
 )
-from app.formats.fields import json_array, refuse_deep
+from app.formats.fields import json_array, refuse_deep, refuse_members
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
     UNKNOWN_IMAGE,
@@ -78,6 +78,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     """
     refuse_deep(item)
     message = _object(item, "")
+    refuse_members(message, ("parts", "tool_calls"), "a Messages message")
     match message.get("role"):
         case "user":
             return _user_events(message, agent)

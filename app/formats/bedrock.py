@@ -56,7 +56,7 @@ from app.formats.bedrock_rules import (
     takes_results_alone,
     validate,
 )
-from app.formats.fields import json_array, refuse_deep
+from app.formats.fields import json_array, refuse_deep, refuse_members
 from app.formats.identifiers import fit_identifier
 from app.formats.media import decode_text, encode_text, mime_type_of
 
@@ -83,6 +83,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     """
     refuse_deep(item)
     value = _object(item, "")
+    refuse_members(value, ("parts", "tool_calls"), "a Converse message")
     output = value.get("output")
     if isinstance(output, dict) and "role" not in value:
         return [_answer_event(value, output, agent)]

@@ -5,7 +5,7 @@ with a JSON pointer to the field as the caller spelled it.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, clean_text, is_clean
@@ -239,3 +239,15 @@ def json_object(fields: Iterable[tuple[str, str]]) -> str:
 def json_array(texts: Iterable[str]) -> str:
     """Return the JSON text of a list whose items are JSON texts already."""
     return "[" + ",".join(texts) + "]"
+
+
+def refuse_members(value: Mapping[str, Json], names: Collection[str], owner: str) -> None:
+    """Refuse members by which other formats carry content: unread, it would be lost unseen.
+
+    Raises:
+        InvalidEventError: the value has one of them.
+    """
+    for name in names:
+        if value.get(name):
+            detail = f"{owner} has no {name}: is it another format's?"
+            raise InvalidEventError(detail, pointer=f"/{name}")

@@ -38,7 +38,7 @@ from app.core.contents import (
     Text,
 )
 from app.core.errors import InvalidEventError, InvalidInputError
-from app.formats.fields import json_array, refuse_deep
+from app.formats.fields import json_array, refuse_deep, refuse_members
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
     UNKNOWN_IMAGE,
@@ -80,6 +80,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     """
     refuse_deep(item)
     message = _object(item, "")
+    refuse_members(message, ("parts",), "a Chat Completions message")
     role = message.get("role")
     match role:
         case "user":

@@ -46,7 +46,7 @@ from app.core.contents import (
     Text,
 )
 from app.core.errors import InvalidEventError, InvalidInputError
-from app.formats.fields import json_array, json_object, refuse_deep
+from app.formats.fields import json_array, json_object, refuse_deep, refuse_members
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
     UNKNOWN_IMAGE,
@@ -97,6 +97,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     """
     refuse_deep(item)
     value = _object(item, "")
+    refuse_members(value, ("parts", "tool_calls"), "a Responses item")
     payload = value.get("payload")
     if isinstance(payload, dict) and isinstance(value.get("type"), str):
         return _rollout_events(value, payload, agent)

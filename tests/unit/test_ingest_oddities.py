@@ -665,3 +665,35 @@ def _strings(value: Any) -> Any:
     elif isinstance(value, list):
         for item in value:
             yield from _strings(item)
+
+
+# Another format's shape
+
+
+@pytest.mark.parametrize(
+    ("source_format", "item", "pointer"),
+    [
+        ("openai_chat", {"role": "user", "parts": [{"text": "x"}]}, "/parts"),
+        ("openai_responses", {"role": "user", "parts": [{"text": "x"}]}, "/parts"),
+        ("openai_responses", {"role": "assistant", "tool_calls": [{"id": "c"}]}, "/tool_calls"),
+        ("anthropic", {"role": "user", "parts": [{"text": "x"}]}, "/parts"),
+        ("anthropic", {"role": "assistant", "content": "x", "tool_calls": [{}]}, "/tool_calls"),
+        ("bedrock", {"role": "user", "parts": [{"text": "x"}]}, "/parts"),
+    ],
+)
+def test_content_in_another_formats_shape_is_refused_and_not_lost(
+    source_format: str, item: Json, pointer: str
+) -> None:
+    with pytest.raises(InvalidEventError) as caught:
+        CONVERTERS[source_format](item, agent=AGENT)
+    assert caught.value.pointer == pointer
+
+
+def test_a_content_of_our_own_shape_is_an_event() -> None:
+    item: Json = {"role": "model", "parts": [{"text": "x"}]}
+    assert CONVERTERS["native"](item, agent=AGENT) == [{"author": AGENT, "content": item}]
+
+
+def test_content_without_a_role_is_noted() -> None:
+    noted = parse_event({"author": "user", "content": {"parts": [{"text": "x"}]}}).notes
+    assert noted == (("/content/role", "a content without a role is stored and read by no one"),)

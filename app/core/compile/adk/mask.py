@@ -44,7 +44,9 @@ def _summaries(events: Events, inputs: CompileInput) -> list[tuple[_Time, Event]
         section = fold.sections[shown.section_index]
         if section.parts:
             at = event.timestamp if fold.end_timestamp is None else fold.end_timestamp
-            summaries.append(((at, event.seq), _summary(event, fold, section, inputs)))
+            # A fold of ours stands where its last event stood, whatever shares its second.
+            position = event.seq if fold.start_timestamp is not None else shown.belongs[-1][1]
+            summaries.append(((at, position), _summary(event, fold, section, inputs)))
     return summaries
 
 
