@@ -1,25 +1,38 @@
-# One image; the command selects what it does: serve (the default), migrate, keys, config, compile.
+# One image; the command selects what it does: serve (the default), worker, migrate, keys, config,
+# compile. It runs as nobody in particular and writes only below FOLDLINE_DATA_DIR, so the root may be
+# read-only. It has no HEALTHCHECK: whoever runs it asks /livez and /readyz.
 
-FROM python:3.11-slim-bookworm AS build
+# The digest is that of the index of all architectures. Another base with Python 3.11: --build-arg.
+ARG BASE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
+
+FROM ${BASE} AS build
 WORKDIR /source
-RUN python -m venv /opt/foldline
-COPY pyproject.toml requirements.lock README.md ./
-# The lock file holds the development tools too; as constraints it pins only what the package needs.
-RUN sed -e 's/ *\\$//' -e '/^ *--hash/d' requirements.lock > constraints.txt
+COPY requirements.lock ./
+# The lock file holds the development tools too; as constraints it pins only what is installed.
+RUN sed -e 's/ *\\$//' -e '/^ *--hash/d' requirements.lock > constraints.txt \
+    && python -m venv /opt/build \
+    && /opt/build/bin/pip install --no-cache-dir --disable-pip-version-check \
+        --constraint constraints.txt hatchling
+COPY pyproject.toml README.md ./
 COPY app app
 COPY migrations migrations
-RUN /opt/foldline/bin/pip install --no-cache-dir --disable-pip-version-check \
-    --constraint constraints.txt .
+# Without pip: what runs installs nothing.
+RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir wheels . \
+    && python -m venv --without-pip /opt/foldline \
+    && /opt/build/bin/pip --python /opt/foldline/bin/python install --no-cache-dir \
+        --disable-pip-version-check --constraint constraints.txt wheels/*.whl
 
-FROM python:3.11-slim-bookworm
+FROM ${BASE}
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin foldline \
     && install --directory --owner foldline --mode 700 /var/lib/foldline
 COPY --from=build /opt/foldline /opt/foldline
 ENV PATH=/opt/foldline/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
     FOLDLINE_HOST=0.0.0.0 \
     FOLDLINE_DATA_DIR=/var/lib/foldline
-USER 10001
+# By number, so that Kubernetes can tell that it is not root.
+USER 10001:10001
 EXPOSE 8080
 # Exec form: the process gets SIGTERM itself, drains and ends with 0.
 ENTRYPOINT ["foldline"]

@@ -7,11 +7,13 @@ STAMP := $(VENV)/.installed
 # Extra arguments for pytest, for example: make test PYTEST_ARGS="tests/unit -x"
 PYTEST_ARGS ?=
 SESSION ?=
+# Keeps what `make image` needs for the next time; it needs buildah and debootstrap.
+IMAGE_FOLDER ?=
 # Arguments of the benchmark, for example: make bench BENCH_ARGS="--json bench.json"
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test test-slow lint format types imports check bench bench-long lock lock-check clean
+.PHONY: help install demo serve test test-slow lint format types imports check bench bench-long image lock lock-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -61,6 +63,9 @@ bench: $(STAMP) ## measure compile against google-adk, simulate prices of foldin
 
 bench-long: $(STAMP) ## hold a conversation of 10,000 turns; takes an hour
 	$(BIN)/python -m tests.benchmarks.bench_long_run
+
+image: ## build the Dockerfile without a container engine and run the result; as root on Debian
+	deploy/image/build-without-docker $(IMAGE_FOLDER)
 
 COMPILE_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" --group dev pyproject.toml
