@@ -11,25 +11,15 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.core.compaction.extractive import (
-    MAX_SECTION_TOKENS,
-    Budget,
-    carried_section,
-    extract_section,
-    section_budget,
-)
+from app.core.compaction.extractive import carried_section, extract_section
 from app.core.compaction.ledger import CountTokens, SectionText, print_section
 from app.core.compaction.policy import SummarizerPolicy
-from app.core.compaction.prompt import (
-    PROMPT_VERSION,
-    chunks,
-    repeated_request,
-    spoken_words,
-    system_text,
-    user_text,
-)
+from app.core.compaction.prompt import PROMPT_VERSION, repeated_request, system_text, user_text
+from app.core.compaction.said import spoken_words
+from app.core.compaction.section_budget import MAX_SECTION_TOKENS, Budget, section_budget
 from app.core.compaction.statements import words
 from app.core.compaction.summary import SectionSummary, held_to_ledger, read_answer
+from app.core.compaction.transcript import chunks
 from app.core.errors import ProviderError, ProviderTimeoutError, SummaryRefusedError
 from app.core.events import Events
 from app.core.lanes import Lane

@@ -10,7 +10,6 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from app.core.compaction.extractive import MAX_SECTION_TOKENS
 from app.core.compaction.ledger import (
     HEADER,
     LedgerClass,
@@ -19,6 +18,7 @@ from app.core.compaction.ledger import (
     print_section,
 )
 from app.core.compaction.policy import SummarizerKind, SummarizerPolicy
+from app.core.compaction.section_budget import MAX_SECTION_TOKENS
 from app.core.compaction.summary import SectionSummary
 from app.core.contents import Text
 from app.core.errors import SummaryRefusedError

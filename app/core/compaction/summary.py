@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from app.core.canonical import Json, clean_text
-from app.core.compaction.extractive import fit_story
 from app.core.compaction.ledger import (
     HEADER,
     CountTokens,
@@ -28,8 +27,9 @@ from app.core.compaction.ledger import (
     parse_section,
     quoted_text,
 )
-from app.core.compaction.prompt import Speaker, said
+from app.core.compaction.said import Speaker, said
 from app.core.compaction.statements import any_of, one_line, overlap, words
+from app.core.compaction.story import fit_story
 from app.core.events import Events
 from app.core.ranges import Ranges, intersect, of_seqs, union
 

@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.compaction.extractive import Budget, extract_section, section_budget
+from app.core.compaction.extractive import extract_section
 from app.core.compaction.ledger import LedgerClass, LedgerLine, SectionText, print_section
+from app.core.compaction.section_budget import Budget, section_budget
 from app.core.events import Event
 from tests.builders import call, log, model, response, user
 

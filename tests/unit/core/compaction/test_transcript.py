@@ -6,14 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.compaction.prompt import (
-    CREDENTIAL_CALL,
-    chunks,
-    said,
-    system_text,
-    transcript_lines,
-    user_text,
-)
+from app.core.compaction.prompt import system_text, user_text
+from app.core.compaction.said import CREDENTIAL_CALL, said
+from app.core.compaction.transcript import chunks, transcript_lines
 from app.core.compile.quoting import BEGIN_QUOTED, END_QUOTED
 from app.core.contents import FileData, FunctionResponse, InlineData, Text
 from app.core.events import Event
