@@ -104,6 +104,11 @@ class Settings(BaseSettings):
         default=True,
         description="Add a user text where a provider refuses a request that ends in a reply.",
     )
+    call_signature_sentinel: bool = Field(
+        default=True,
+        description="Send unsigned calls to Gemini 3 with the sentinel that Google documents; some "
+        "routes refuse it.",
+    )
     model_rules: Path | None = Field(
         default=None,
         description="File of model rules that is laid over ours: windows, caches, prices.",

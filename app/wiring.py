@@ -173,6 +173,7 @@ def _parts(
         tokens=tokens,
         token_method=tokens.method,
         tail_nudge=settings.tail_nudge,
+        call_signature_sentinel=settings.call_signature_sentinel,
         verify_compile=settings.verify_compile,
         min_seq_wait_ms=settings.min_seq_wait_ms,
     )

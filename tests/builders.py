@@ -162,6 +162,11 @@ def call_part(name: str, *, id: str | None = None, args: Any = None) -> Function
     return FunctionCall(id=id, name=name, args=canonical_json({} if args is None else args))
 
 
+def signed_call(name: str, id: str, *, by: str) -> FunctionCall:
+    """Return a call that a provider signed."""
+    return replace(call_part(name, id=id), signature="c2lnbmVk", signed_by=by)
+
+
 def response_part(
     id: str | None,
     *,

@@ -12,6 +12,7 @@ from app.core.resolve import Log, replay
 from app.formats import CONVERTERS, FORMATS, VALIDATORS
 from app.formats.adk import ParsedEvent, parse_event
 from app.formats.violations import Violation
+from app.providers.model_rules import load_model_rules
 from tests.requests import request_of
 
 #: One current model per format: they refuse the most.
@@ -31,6 +32,7 @@ HISTORIES: Final = {
     "openai_responses": "input",
 }
 AGENT: Final = "agent"
+RULES: Final = load_model_rules()
 
 
 def parse_items(source: str, items: Iterable[Json], *, agent: str = AGENT) -> list[ParsedEvent]:
@@ -52,11 +54,13 @@ def append_items(source: str, items: Iterable[Json]) -> Log:
 
 def compile_for(log: Log, name: str, *, agent: str = "", **options: Any) -> CompileResult:
     """Compile a log for a format."""
+    model = MODELS.get(name, "")
     inputs = CompileInput(
-        options=CompileOptions(reader=Reader(agent=agent), model=MODELS.get(name, ""), **options),
+        options=CompileOptions(reader=Reader(agent=agent), model=model, **options),
         format=FORMATS[name],
         index=log.index,
         compiled_seq=len(log.events),
+        rule=RULES.find(model),
     )
     return run_pipeline(log.events, inputs)
 

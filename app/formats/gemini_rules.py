@@ -26,6 +26,8 @@ _MEDIA: Final = re.compile(
     re.IGNORECASE,
 )
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+#: Families from Gemini 3 on (ai.google.dev/gemini-api/docs/thought-signatures, 2026-11-29).
+_NEEDS_SIGNATURES: Final = re.compile(r"(?:^|/)gemini-(?:[3-9]|[1-9][0-9])")
 _LINK: Final = re.compile(r"(?:https?|gs)://\S+", re.IGNORECASE)
 
 #: What a part may be. It is exactly one of them.
@@ -85,23 +87,24 @@ def validate(request: Json, *, model: str = "") -> tuple[Violation, ...]:
     """Return every rule that the request breaks.
 
     Args:
-        request: the body, as parsed JSON. Fields beside history, system text and tools are not
-            looked at.
-        model: nothing here depends on it.
+        request: the body, as parsed JSON. Fields beside history, cache, system text and tools are
+            not looked at.
+        model: whether the current turn's calls must be signed depends on it.
     """
-    del model
     if not isinstance(request, dict) or is_deep(request):
         return (Violation("shape", ""),)
     clean = () if is_clean(request) else (Violation("text_can_be_sent", ""),)
     return (
         *clean,
-        *_contents(request.get("contents")),
+        *_contents(request, model),
+        *_cached(request),
         *_system(request),
         *_tools(request.get("tools")),
     )
 
 
-def _contents(value: Json) -> Violations:
+def _contents(request: JsonObject, model: str) -> Violations:
+    value = request.get("contents")
     if not isinstance(value, list):
         yield Violation("shape", "/contents")
         return
@@ -117,8 +120,16 @@ def _contents(value: Json) -> Violations:
         turn = _Turn(path, _role(content.get("role")), tuple(_parts(parts, path)))
         turns.append(turn)
         yield from _turn(turn, content)
-    yield from _order(turns)
-    yield from _pairing(turns)
+    if _get(request, "cached_content") is None:
+        yield from _order(turns)
+        yield from _pairing(turns)
+    else:
+        # What stands before the first one is not here: it may be a call that the first one answers.
+        yield from _order(turns, is_continued=True)
+        is_answer = bool(turns) and bool(turns[0].of("function_response"))
+        yield from _pairing(turns[1:] if is_answer else turns, is_continued=True)
+    if _NEEDS_SIGNATURES.search(model):
+        yield from _call_signatures(turns)
 
 
 def _role(role: Json) -> str:
@@ -242,8 +253,8 @@ def _name(part: _Part) -> Violations:
         yield Violation("function_name", part.path)
 
 
-def _order(turns: Sequence[_Turn]) -> Violations:
-    if turns and turns[0].role != "user":
+def _order(turns: Sequence[_Turn], *, is_continued: bool = False) -> Violations:
+    if turns and turns[0].role != "user" and not is_continued:
         yield Violation("first_role_user", turns[0].path)
     for previous, turn in pairwise(turns):
         if previous.role == turn.role:
@@ -252,17 +263,28 @@ def _order(turns: Sequence[_Turn]) -> Violations:
         yield Violation("last_role_user", turns[-1].path)
 
 
-def _pairing(turns: Sequence[_Turn]) -> Violations:
+def _pairing(turns: Sequence[_Turn], *, is_continued: bool = False) -> Violations:
     """A call turn follows the user's, and the next turn answers it: all of it, in order, first."""
     calls: tuple[_Part, ...] = ()
     for index, turn in enumerate(turns):
         responses = turn.of("function_response")
         yield from _answers(calls, responses, turn)
         calls = turn.of("function_call")
-        if calls and (index == 0 or turns[index - 1].role != "user"):
+        is_after_user = turns[index - 1].role == "user" if index else is_continued
+        if calls and not is_after_user:
             yield Violation("call_after_user", turn.path)
     if calls:
         yield Violation("call_answered", turns[-1].path)
+
+
+def _call_signatures(turns: Sequence[_Turn]) -> Violations:
+    """The first call of each step since the newest question carries a signature."""
+    for turn in reversed(turns):
+        if turn.role == "user" and any(part.kind != "function_response" for part in turn.parts):
+            return
+        calls = turn.of("function_call")
+        if calls and _get(calls[0].fields, "thought_signature") is None:
+            yield Violation("call_signed", calls[0].path)
 
 
 def _answers(calls: tuple[_Part, ...], responses: tuple[_Part, ...], turn: _Turn) -> Violations:
@@ -282,6 +304,18 @@ def _answers(calls: tuple[_Part, ...], responses: tuple[_Part, ...], turn: _Turn
 
 def _identity(part: _Part) -> tuple[Json, Json]:
     return _get(part.value, "name"), _get(part.value, "id")
+
+
+def _cached(request: JsonObject) -> Violations:
+    """A cache holds the head of the request: it may not be set beside (K)."""
+    name = _get(request, "cached_content")
+    if name is None:
+        return
+    if not isinstance(name, str) or not name:
+        yield Violation("shape", pointer_to("", "cachedContent"))
+    for key in ("system_instruction", "tools", "tool_config"):
+        if _get(request, key) is not None:
+            yield Violation("cached_head_alone", f"/{key if key in request else camel(key)}")
 
 
 def _system(request: JsonObject) -> Violations:

@@ -162,6 +162,7 @@ class CompileContext:
         tokens: TokenCounter,
         token_method: str,
         tail_nudge: bool = True,
+        call_signature_sentinel: bool = True,
         verify_compile: bool = False,
         min_seq_wait_ms: int = 0,
     ) -> None:
@@ -173,6 +174,7 @@ class CompileContext:
         self._tokens = tokens
         self._token_method = token_method
         self._tail_nudge = tail_nudge
+        self._call_signature_sentinel = call_signature_sentinel
         self._verify = verify_compile
         self._wait_s = min_seq_wait_ms / 1000
         self._count = lru_cache(CACHED_COUNTS)(tokens.count)
@@ -337,7 +339,11 @@ class CompileContext:
     # Compiling
 
     def _options(self, request: CompileRequest) -> CompileOptions:
-        return replace(request.options, tail_nudge=self._tail_nudge)
+        return replace(
+            request.options,
+            tail_nudge=self._tail_nudge,
+            call_signature_sentinel=self._call_signature_sentinel,
+        )
 
     def _compile_input(self, request: CompileRequest, read: LogRead, given: Given) -> CompileInput:
         inputs = CompileInput(

@@ -35,6 +35,7 @@ from app.core.lanes import Reader
 from app.core.printing import content_line, event_line
 from app.formats import FORMATS
 from app.formats.fields import json_object
+from app.providers.model_rules import load_model_rules
 from tests import builders
 from tests.builders import log
 
@@ -91,6 +92,7 @@ class Case:
             state=self._values.get("state") or {},
             opening_args=find_opening_args(built.events, scope),
             budget_tokens=self.options.get("budget"),
+            rule=load_model_rules().find(options.model),
         )
 
     def run(self) -> list[str]:

@@ -83,7 +83,8 @@ def sent(log: Log, name: str = "openai_chat") -> list[Any]:
 def rules(log: Log, name: str = "openai_chat") -> list[str]:
     """Return what was repaired, the user texts at the tail aside."""
     repairs = compile_for(log, name).repairs
-    return [repair.rule for repair in repairs if repair.rule != "tail_nudge"]
+    own = ("tail_nudge", "unsigned_call")
+    return [repair.rule for repair in repairs if repair.rule not in own]
 
 
 def roles(messages: list[Any]) -> list[str]:

@@ -93,6 +93,8 @@ class CompileOptions:
     tools: tuple[str, ...] = ()
     model: str = ""
     cache: CacheOptions = CacheOptions()
+    #: Unsigned calls get the documented sentinel where the model wants a signature.
+    call_signature_sentinel: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

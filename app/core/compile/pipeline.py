@@ -11,6 +11,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from app.core.compile.inputs import CompileInput, CompileResult, Report
 from app.core.compile.instruction import system_text
 from app.core.compile.lower import lower
+from app.core.compile.passes.call_signatures import call_signatures
 from app.core.compile.passes.compaction_mask import compaction_mask
 from app.core.compile.passes.context_injection import context_injection
 from app.core.compile.passes.elision import elision
@@ -62,6 +63,8 @@ CONTENT_PASSES: Final[tuple[Pass[Contents], ...]] = (
     Pass("fit_budget", fit_budget),
     # After everything that adds or takes contents.
     Pass("merge_turns", merge_turns),
+    # Before reasoning, which compares what is sent with what was.
+    Pass("call_signatures", call_signatures),
     # After turns are made: the chain that thinking is held against counts what stands between them.
     Pass("reasoning", reasoning),
     Pass("mark_prefix", mark_prefix),

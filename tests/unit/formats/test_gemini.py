@@ -598,3 +598,46 @@ def test_any_json_is_checked_without_an_exception(value: Json, contents: list[Js
     validate(value, model="m")
     validate({"contents": contents, "tools": value}, model="m")
     validate({"contents": [{"role": "model", "parts": contents}]}, model="m")
+
+
+# What depends on the model, and on a cache
+
+
+def test_the_first_call_of_each_step_of_the_current_turn_is_signed() -> None:
+    signed = {**call(), "thoughtSignature": "c2ln"}
+    steps = [user(), model(call()), user(result()), model(), user()]
+    steps += [model(signed, call()), user(result(), result())]
+    steps += [model(call()), user(result()), model({**signed, "thoughtSignature": None}, signed)]
+    body = body_of(*steps, user(result(), result()))
+    found = [("call_signed", f"/contents/{number}/parts/0") for number in (9, 7)]
+    for name in ("gemini-3.1-pro", "models/gemini-10-flash"):
+        assert [(one.rule, one.path) for one in validate(body, model=name)] == found
+    assert validate(body, model="gemini-2.5-pro") == ()
+
+
+def test_what_follows_a_cache_goes_on_from_it() -> None:
+    rest = body_of(user(result()), model(call("g")), user(result("g")))
+    assert validate({**rest, "cached_content": "cachedContents/a"}) == ()
+    assert "response_after_call" in {one.rule for one in validate(rest)}
+    begins_with_call = body_of(model(call("g")), user(result("g")))
+    assert validate({**begins_with_call, "cachedContent": "cachedContents/a"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "more"),
+    [
+        ("cached_head_alone", "/tools", {"tools": [{"googleSearch": {}}]}),
+        (
+            "cached_head_alone",
+            "/systemInstruction",
+            {"systemInstruction": {"parts": [{"text": "a"}]}},
+        ),
+        ("cached_head_alone", "/tool_config", {"tool_config": {}}),
+        ("shape", "/cachedContent", {"cachedContent": ""}),
+        ("contents_not_empty", "/contents", {"contents": []}),
+        ("call_answered", "/contents/1", {"contents": [user(), model(call())]}),
+    ],
+)
+def test_a_cache_holds_the_head_of_the_request(rule: str, path: str, more: Any) -> None:
+    body = {**body_of(user()), "cachedContent": "cachedContents/a", **more}
+    assert (rule, path) in {(one.rule, one.path) for one in validate(body)}
