@@ -1,12 +1,11 @@
 """The fingerprint chain: which requests begin with the same bytes.
 
-    h0 = H(format, model, tools, system)        h_i = H(h_{i-1}, role of part i, canonical bytes of
-    part i)
+    h0 = H(format, model, tools, system)    h_i = H(h_{i-1}, role of part i, canonical bytes of it)
 
 A fingerprint is 64 hexadecimal digits: eight each of the hashes of format and model, of the tools
 and of the system text, and forty of the chain. So two fingerprints tell, without anything stored,
-whether tools or system changed or only what follows. Equal bytes have equal fingerprints, whatever
-options made them.
+whether tools or system changed or only what follows, and a chain goes on from any of them. Equal
+bytes have equal fingerprints, whatever options made them.
 """
 
 from collections.abc import Iterable
@@ -20,19 +19,20 @@ HeadPart: TypeAlias = Literal["model", "tools", "system"]
 
 
 def head_of(*, format_name: str, model: str, tools: str, system: str) -> str:
-    """Return the digits that every fingerprint of a request with this head starts with."""
+    """Return the fingerprint of a request with this head and no parts."""
     pieces = (f"{format_name}\0{model}", tools, system)
-    return "".join(_digest(piece.encode())[:_HEAD_DIGITS] for piece in pieces)
+    head = "".join(_digest(piece.encode())[:_HEAD_DIGITS] for piece in pieces)
+    return head + _digest(head.encode())[:_CHAIN_DIGITS]
 
 
-def chain_of(head: str, parts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def chain_of(start: str, parts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Return the fingerprint before the first part, after it, and so on to the last.
 
     Args:
-        head: from :func:`head_of`.
+        start: of the request without these parts: from :func:`head_of`, or the end of a chain.
         parts: ``(role, canonical text)`` of each part, in order.
     """
-    chain = Chain(head)
+    chain = Chain(start)
     values = [chain.value]
     for role, text in parts:
         chain.add(role, text)
@@ -43,26 +43,15 @@ def chain_of(head: str, parts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 class Chain:
     """A chain as it is made, for whoever decides on the way what comes next."""
 
-    def __init__(self, head: str) -> None:
-        self._head = head
-        self._link = sha256(head.encode()).digest()
-
-    @property
-    def value(self) -> str:
-        """The fingerprint of what was added so far."""
-        return self._head + self._link.hex()[:_CHAIN_DIGITS]
+    def __init__(self, start: str) -> None:
+        #: The fingerprint of what was added so far.
+        self.value = start
+        self._head = start[: 3 * _HEAD_DIGITS]
 
     def add(self, role: str, text: str) -> None:
         """Add a part."""
-        self._link = sha256(self._link + role.encode() + b"\0" + text.encode()).digest()
-
-
-def extend(fingerprint: str, parts: Iterable[tuple[str, str]]) -> str:
-    """Return the fingerprint of these parts after a fingerprint. Without parts: itself."""
-    head = fingerprint[: 3 * _HEAD_DIGITS]
-    for role, text in parts:
-        fingerprint = head + _digest(f"{fingerprint}\0{role}\0{text}".encode())[:_CHAIN_DIGITS]
-    return fingerprint
+        link = sha256(f"{self.value}\0{role}\0".encode() + text.encode()).hexdigest()
+        self.value = self._head + link[:_CHAIN_DIGITS]
 
 
 def head_difference(first: str, second: str) -> HeadPart | None:

@@ -344,6 +344,10 @@ class Bedrock:
         return "bedrock"
 
     @property
+    def history_field(self) -> str:
+        return "messages"
+
+    @property
     def merges_turns(self) -> bool:
         # All results of one assistant message must stand in the one message after it.
         return True

@@ -199,6 +199,7 @@ class Gemini:
     """The format of ``POST models/{model}:generateContent``."""
 
     name: str = _PROVIDER
+    history_field: str = "contents"
     merges_turns: bool = True
     needs_alternation: bool = True
     #: Only empty text is, but white space alone says nothing either.

@@ -25,6 +25,7 @@ class Native:
     """The format without a provider."""
 
     name: str = "native"
+    history_field: str = "contents"
     merges_turns: bool = True
     needs_alternation: bool = False
     refuses_blank_text: bool = False

@@ -341,6 +341,10 @@ class OpenAIChat:
         return "openai_chat"
 
     @property
+    def history_field(self) -> str:
+        return "messages"
+
+    @property
     def merges_turns(self) -> bool:
         return False
 

@@ -410,6 +410,10 @@ class OpenAIResponses:
         return "openai_responses"
 
     @property
+    def history_field(self) -> str:
+        return "input"
+
+    @property
     def merges_turns(self) -> bool:
         return False
 

@@ -169,7 +169,7 @@ def test_id_of_a_partial_event_is_no_call() -> None:
     )
 
     assert len(done.events) == 2
-    assert repairs(done) == [("orphan_result", 2), ("synthetic_result", 1)]
+    assert repairs(done) == [("synthetic_result", 1), ("orphan_result", 2)]
 
 
 # Parallel calls

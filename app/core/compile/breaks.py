@@ -85,17 +85,21 @@ def newest_reply(events: Events, result: CompileResult, reader: Reader) -> Event
 
     Of the events of one response the first: what follows it was produced in one go with it.
     """
+    candidates = [e for e in events if e.compiled_fingerprint and is_reply(e, reader)]
+    if not candidates:
+        return result.settled.reply
     shown = {part.placed.seq for _, part in chained_parts(result.rendered)}
-    for event in sorted(events, key=lambda item: item.seq, reverse=True):
-        if event.compiled_fingerprint and event.seq in shown and is_reply(event, reader):
-            return event
-    return None
+    newest = max((e for e in candidates if e.seq in shown), key=lambda e: e.seq, default=None)
+    return newest or result.settled.reply
 
 
 def fingerprint_before(reply: Event, result: CompileResult) -> str:
     """Return the chain's value in front of the reply's response."""
+    if reply is result.settled.reply:
+        return result.chain[result.settled.reply_at]
     response_seq = reply.place.response_seq if reply.place else reply.seq
-    for count, (role, part) in enumerate(chained_parts(result.rendered)):
+    parts = chained_parts(result.rendered)
+    for count, (role, part) in enumerate(parts, start=result.settled.part_count):
         if role == "model" and part.placed.seq in (reply.seq, response_seq):
             return result.chain[count]
     return result.fingerprint

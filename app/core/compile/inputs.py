@@ -11,7 +11,9 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from app.core.calibration import UNCALIBRATED, Calibration
 from app.core.canonical import Json
+from app.core.compile.order import ReadKey
 from app.core.contents import Content, Contents, Part, PlacedPart, Role
+from app.core.events import Event
 from app.core.index import Index
 from app.core.lanes import ANYONE, Reader
 from app.core.model_rules import ModelRule, Ttl
@@ -120,6 +122,8 @@ class CompileInput:
     calibration: Calibration = UNCALIBRATED
     #: Tenant and session, for the key of the provider's cache.
     cache_scope: tuple[str, str] = ("", "")
+    #: What an earlier compile made of the events that are not given.
+    settled: "Settled" = field(default_factory=lambda: NOTHING_SETTLED)
 
     @property
     def fixed_tokens(self) -> int:
@@ -177,6 +181,20 @@ class ReasoningCounts:
     invalidated: int = 0
 
 
+#: ``(seq of the call's event, index of the call among its parts as appended)``
+CallKey: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Thoughts:
+    """What became of the thinking of one event, in items."""
+
+    seq: int
+    kept: int = 0
+    stripped: int = 0
+    invalidated: int = 0
+
+
 class Report:
     """What the passes have to say beside their output. One per compile, only ever added to."""
 
@@ -186,7 +204,13 @@ class Report:
         self.warnings: list[str] = []
         self.budget_actions: list[BudgetAction] = []
         self.breakpoints: list[Breakpoint] = []
-        self.reasoning = ReasoningCounts()
+        #: Breakpoints among what is settled.
+        self.settled_marks: list[tuple[MarkerPlace, Ttl]] = []
+        self.thoughts: list[Thoughts] = []
+        #: Calls that are shown, answered right after their response.
+        self.calls: list[CallKey] = []
+        #: At most so many tokens are what the budget was held against.
+        self.budgeted_tokens = 0
 
     def repair(self, rule: str, seq: int | None, detail: str) -> None:
         """Report a repair."""
@@ -244,6 +268,11 @@ class Format(Protocol):
         ``native``."""
 
     @property
+    def history_field(self) -> str:
+        """The body field that lists the contents: an array, whose end is rendered from the last
+        contents alone."""
+
+    @property
     def merges_turns(self) -> bool:
         """Neighbouring contents of one role become one."""
 
@@ -294,10 +323,92 @@ class Format(Protocol):
         """Return the provider's body fields, each as JSON text; absent ones are left out."""
 
 
+@dataclass(frozen=True, slots=True)
+class MarkerPlace:
+    """A part that a cache marker may stand behind."""
+
+    #: Index of the content, and of the part in it.
+    content: int
+    part: int
+    #: Our tokens and the chained parts up to it, both included.
+    tokens: int
+    blocks: int
+    is_summary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SettledItems:
+    """Neighbouring contents as the provider reads them."""
+
+    #: Items of the history's array with commas between, without a cache marker.
+    text: str
+    #: Where a cache marker may come to stand, and the content, to be rendered with it.
+    places: tuple[MarkerPlace, ...] = ()
+    content: RenderedContent | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What an earlier compile made of everything that is read before a reply.
+
+        [sum: 1-40] [u41] [m42] [u43] | [m44] [u45: result] ...      settled | given
+
+    A reply closes every call before it, and nothing that lands later is read before it. So as long
+    as index and options stay, what came of those events is what would come of them again (the
+    prefix law), and a compile may go on from there. Here is what the passes need to know of events
+    that they are not given.
+    """
+
+    #: Where the given events begin; None: nothing is settled.
+    until: ReadKey | None = None
+    #: The head when it was made: what landed later and is read before ``until`` breaks it.
+    head_seq: int = 0
+    #: All contents before the reply, and the last of them.
+    content_count: int = 0
+    last_content: Content | None = None
+    #: As in the result, up to the reply.
+    chain: tuple[str, ...] = ()
+    system: str = ""
+    tools: str = ""
+    items: tuple[SettledItems, ...] = ()
+    #: Fields beside the history that the contents call for.
+    fields: Mapping[str, str] = field(default_factory=dict)
+    repairs: tuple[Repair, ...] = ()
+    thoughts: tuple[Thoughts, ...] = ()
+    calls: frozenset[CallKey] = frozenset()
+    emitted_ids: frozenset[str] = frozenset()
+    #: The newest marker that made one of the parts what it is.
+    newest_edit: int = 0
+    #: Our tokens: of each segment, up to after so many chained parts (head included), of the
+    #: chained parts as placed, and at most of what the budget is held against.
+    by_segment: Mapping[str, int] = field(default_factory=dict)
+    up_to: tuple[int, ...] = ()
+    placed_tokens: int = 0
+    budgeted_tokens: int = 0
+    #: The newest summary and the last part that a cache marker may stand behind.
+    summary_place: MarkerPlace | None = None
+    last_place: MarkerPlace | None = None
+    #: The newest reply that says what it was compiled for, and the chained parts before it.
+    reply: Event | None = None
+    reply_at: int = 0
+    #: The newest reply with a provider's report that stands, and the chained parts it tells of.
+    report: Event | None = None
+    report_at: int = 0
+
+    @property
+    def part_count(self) -> int:
+        """The chained parts before the reply."""
+        return max(0, len(self.chain) - 1)
+
+
+NOTHING_SETTLED: "Final[Settled]" = Settled()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileResult:
     """Everything that one compile gives."""
 
+    #: The contents, after what is settled.
     contents: Contents
     rendered: tuple[RenderedContent, ...]
     #: The system text, all pieces joined.
@@ -317,3 +428,10 @@ class CompileResult:
     reasoning: ReasoningCounts = field(default_factory=ReasoningCounts)
     #: Requests with one key are sent to one cache; empty: none.
     cache_key: str = ""
+    #: What the compile went on from, and the breakpoints in it.
+    settled: Settled = NOTHING_SETTLED
+    settled_marks: tuple[tuple[MarkerPlace, Ttl], ...] = ()
+    #: For whoever goes on from here (:mod:`app.core.compile.settle`).
+    thoughts: tuple[Thoughts, ...] = ()
+    calls: tuple[CallKey, ...] = ()
+    budgeted_tokens: int = 0

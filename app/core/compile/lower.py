@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from app.core.compile.adk.opening import opening_content
-from app.core.compile.inputs import CompileInput, Report
+from app.core.compile.inputs import CompileInput, Report, Thoughts
 from app.core.contents import (
     Content,
     Contents,
@@ -31,11 +31,12 @@ _ADK_FORMATS: Final = frozenset({"gemini", "native"})
 
 def lower(events: Events, inputs: CompileInput, report: Report) -> Contents:
     """Return the contents of the events, in order; of an isolation scope, after what opened it."""
-    opening = opening_content(inputs)
+    is_start = inputs.settled.until is None
+    opening = opening_content(inputs) if is_start else None
     contents: list[Content] = [] if opening is None else [opening]
     for event in events:
         contents.extend(_contents_of(event, inputs, report))
-    if not contents:
+    if not contents and is_start:
         report.warnings.append("empty_contents")
     return tuple(contents)
 
@@ -76,7 +77,7 @@ def _role(part: Part, own_role: Role) -> Role:
 def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report: Report) -> bool:
     """Tell whether the part is sent; report what is lost without the caller having asked for it."""
     if part.thought and inputs.options.thinking == "strip":
-        report.reasoning.stripped += 1
+        report.thoughts.append(Thoughts(event.seq, stripped=1))
         return False
     is_adk = inputs.options.preset == "adk"
     if is_adk and inputs.format.name in _ADK_FORMATS:

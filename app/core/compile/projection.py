@@ -8,15 +8,15 @@ for. Without one everything is our count, calibrated. Text that is no part of th
 with what came after.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.core.calibration import Calibration
 from app.core.compile.inputs import CompileResult
 from app.core.compile.order import is_reply
 from app.core.compile.render import chained_parts
-from app.core.contents import Contents, PlacedPart, Segment
-from app.core.events import Events
+from app.core.contents import PlacedPart, Segment
+from app.core.events import Event, Events
 from app.core.lanes import Reader
 from app.core.tokens import CountTokens, part_tokens
 
@@ -69,17 +69,15 @@ def count_result(
     """
     by_segment: dict[str, int] = {"system": system_tokens, "tools": tools_tokens}
     by_segment |= dict.fromkeys(map(str, Segment), 0)
-    for placed in _parts(result.contents):
-        by_segment[placed.segment] += _tokens(placed, count)
-    up_to = [system_tokens + tools_tokens]
+    by_segment |= result.settled.by_segment
+    for content in result.contents:
+        for placed in content.parts:
+            by_segment[placed.segment] += _tokens(placed, count)
+    before = result.settled.up_to or (system_tokens + tools_tokens,)
+    up_to = [before[-1]]
     for _, part in chained_parts(result.rendered):
         up_to.append(up_to[-1] + _tokens(part.placed, count))
-    return Counted(by_segment=by_segment, up_to=tuple(up_to))
-
-
-def _parts(contents: Contents) -> Iterator[PlacedPart]:
-    for content in contents:
-        yield from content.parts
+    return Counted(by_segment=by_segment, up_to=(*before[:-1], *up_to))
 
 
 def _tokens(placed: PlacedPart, count: CountTokens) -> int:
@@ -103,28 +101,31 @@ def project(
         reader: whose replies count.
         calibration: of the model.
     """
-    reported = _newest_report(counted, result, events, reader)
-    if reported is None:
+    found = newest_report(result, events, reader)
+    if found is None:
         total = calibration.tokens(counted.total)
         return Projection(total=total, error_bound=calibration.error(total))
+    reply, at = found
+    reported = Reported(
+        fingerprint=result.chain[at], ours=counted.up_to[at], theirs=reply.prompt_tokens or 0
+    )
     later = calibration.tokens(counted.total - reported.ours)
     return Projection(
         total=reported.theirs + later, error_bound=calibration.error(later), reported=reported
     )
 
 
-def _newest_report(
-    counted: Counted, result: CompileResult, events: Events, reader: Reader
-) -> Reported | None:
-    places = {value: number for number, value in enumerate(result.chain)}
+def newest_report(
+    result: CompileResult, events: Events, reader: Reader
+) -> tuple[Event, int] | None:
+    """Return the newest reply with a report that stands, and the chained parts it tells of."""
     for event in reversed(events):
-        fingerprint, theirs = event.compiled_fingerprint, event.prompt_tokens
-        if not theirs or fingerprint is None or fingerprint not in places:
+        if not event.prompt_tokens or event.compiled_fingerprint is None:
             continue
-        if is_reply(event, reader):
-            ours = counted.up_to[places[fingerprint]]
-            return Reported(fingerprint=fingerprint, ours=ours, theirs=theirs)
-    return None
+        if event.compiled_fingerprint in result.chain and is_reply(event, reader):
+            return event, result.chain.index(event.compiled_fingerprint)
+    settled = result.settled
+    return None if settled.report is None else (settled.report, settled.report_at)
 
 
 def scaled(by_segment: Mapping[str, int], total: int) -> dict[str, int]:

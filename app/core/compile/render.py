@@ -1,7 +1,7 @@
 """Render contents in a provider's format, with ids the provider takes, and hash what was
 rendered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -14,12 +14,17 @@ from app.core.compile.inputs import (
     CompileResult,
     Format,
     HeadMarks,
+    MarkerPlace,
+    ReasoningCounts,
     RenderedContent,
     RenderedPart,
+    Repair,
     Report,
+    SettledItems,
+    Thoughts,
 )
 from app.core.contents import Content, Contents, FunctionCall, FunctionResponse, Part, PlacedPart
-from app.core.fingerprint import chain_of, extend, head_of
+from app.core.fingerprint import chain_of, head_of
 
 #: Providers take at least 64 characters.
 _KEY_DIGITS: Final = 32
@@ -29,7 +34,7 @@ def render(
     contents: Contents, inputs: CompileInput, report: Report, *, system: str
 ) -> CompileResult:
     """Return the rendered contents with their fingerprint chain."""
-    wire = inputs.format
+    wire, settled = inputs.format, inputs.settled
     tools = wire.render_tools(inputs.options.tools) if inputs.options.tools else ""
     rendered = tuple(
         RenderedContent(
@@ -42,8 +47,9 @@ def render(
         for content in with_emitted_ids(contents, inputs)
     )
     head = head_of(format_name=wire.name, model=inputs.options.model, tools=tools, system=system)
-    chain = chain_of(head, _hashed(rendered, ephemeral=False))
-    prefix_count = _prefix_count(rendered)
+    before = settled.chain or (head,)
+    chain = (*before[:-1], *chain_of(before[-1], _hashed(rendered, ephemeral=False)))
+    prefix_count = settled.part_count + _prefix_count(rendered)
     return CompileResult(
         contents=contents,
         rendered=rendered,
@@ -52,16 +58,35 @@ def render(
         chain=chain,
         fingerprint=chain[-1],
         prefix_fingerprint=chain[prefix_count],
-        sent_fingerprint=extend(chain[-1], _hashed(rendered, ephemeral=True)),
+        sent_fingerprint=chain_of(chain[-1], _hashed(rendered, ephemeral=True))[-1],
         prefix_count=prefix_count,
-        repairs=tuple(report.repairs),
+        repairs=by_seq((*settled.repairs, *report.repairs)),
         pending=tuple(report.pending),
         warnings=tuple(report.warnings),
         budget_actions=tuple(report.budget_actions),
         breakpoints=tuple(report.breakpoints),
-        reasoning=report.reasoning,
+        reasoning=_counts((*settled.thoughts, *report.thoughts)),
         cache_key=_cache_key(head, inputs),
+        settled=settled,
+        settled_marks=tuple(report.settled_marks),
+        thoughts=tuple(report.thoughts),
+        calls=tuple(report.calls),
+        budgeted_tokens=report.budgeted_tokens,
     )
+
+
+def by_seq(repairs: Iterable[Repair]) -> tuple[Repair, ...]:
+    """Return the repairs in the order of their events; of one event as they were made."""
+    return tuple(sorted(repairs, key=lambda repair: repair.seq or 0))
+
+
+def _counts(thoughts: Iterable[Thoughts]) -> ReasoningCounts:
+    counts = ReasoningCounts()
+    for each in thoughts:
+        counts.kept += each.kept
+        counts.stripped += each.stripped
+        counts.invalidated += each.invalidated
+    return counts
 
 
 def _cache_key(head: str, inputs: CompileInput) -> str:
@@ -101,15 +126,22 @@ def request_fields(
         base_count: chained parts that the caller has: only what follows them is returned, and
             nothing when nothing does; None: everything is.
     """
+    settled = result.settled
     if base_count is None:
-        return wire.render_request(
-            _marked(result.rendered, wire),
-            system=result.system,
-            tools=result.tools,
-            model=options.model,
-            marks=_head_marks(result.breakpoints, result.cache_key),
+        marks = _head_marks(result.breakpoints, result.cache_key)
+        if settled.until is None:
+            return wire.render_request(
+                _marked(result.rendered, wire),
+                system=result.system,
+                tools=result.tools,
+                model=options.model,
+                marks=marks,
+            )
+        head = wire.render_request(
+            (), system=result.system, tools=result.tools, model=options.model, marks=marks
         )
-    rest = after(result.rendered, base_count)
+        return _joined(head, result, wire, options.model)
+    rest = after(result.rendered, base_count - settled.part_count)
     if not rest:
         return {}
     # Tools and system are a part of the base, so the caller has them.
@@ -120,6 +152,44 @@ def request_fields(
         model=options.model,
         marks=HeadMarks(has_sent_tools=bool(result.tools)),
     )
+
+
+def _joined(
+    head: Mapping[str, str], result: CompileResult, wire: Format, model: str
+) -> Mapping[str, str]:
+    """Return the fields of a request whose beginning is settled."""
+    settled = result.settled
+    marks = dict(result.settled_marks)
+    last = items_of(_marked(result.rendered, wire), wire, model)
+    pieces = [
+        head[wire.history_field][1:-1],
+        *(_marked_items(items, marks, wire, model) for items in settled.items),
+        last[wire.history_field],
+    ]
+    history = ",".join(piece for piece in pieces if piece)
+    return {**last, **settled.fields, **head, wire.history_field: f"[{history}]"}
+
+
+def items_of(contents: Sequence[RenderedContent], wire: Format, model: str) -> dict[str, str]:
+    """Return what contents add to a request: the items of the history's array, with commas between,
+    and the fields beside it that they call for."""
+    fields = dict(wire.render_request(contents, system="", tools="", model=model))
+    fields[wire.history_field] = fields[wire.history_field][1:-1]
+    return fields
+
+
+def _marked_items(
+    items: SettledItems, marks: Mapping[MarkerPlace, str], wire: Format, model: str
+) -> str:
+    wanted = [(place, marks[place]) for place in items.places if place in marks]
+    if not wanted or items.content is None:
+        return items.text
+    parts = list(items.content.parts)
+    for place, ttl in wanted:
+        part = parts[place.part]
+        parts[place.part] = replace(part, text=wire.with_marker(part.text, ttl))
+    marked = replace(items.content, parts=tuple(parts))
+    return items_of((marked,), wire, model)[wire.history_field]
 
 
 def _head_marks(breakpoints: Sequence[Breakpoint], key: str) -> HeadMarks:
@@ -190,7 +260,7 @@ def with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:
     """
     if inputs.options.preset == "adk":
         return strip_adk_ids(contents, inputs)
-    emitted: set[str] = set()
+    emitted = _EmittedIds(inputs.settled.emitted_ids)
     waiting: list[str | None] = []
     result: list[Content] = []
     for content in contents:
@@ -212,6 +282,20 @@ def with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:
     return tuple(result)
 
 
+class _EmittedIds:
+    """The ids of the calls so far."""
+
+    def __init__(self, settled: frozenset[str]) -> None:
+        self._settled = settled
+        self._own: set[str] = set()
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._own or call_id in self._settled
+
+    def add(self, call_id: str) -> None:
+        self._own.add(call_id)
+
+
 def _with_id(part: FunctionCall | FunctionResponse, call_id: str | None) -> Part:
     # Most calls keep their id, and copying parts is a sixth of what a compile costs.
     return part if part.id == call_id else replace(part, id=call_id)
@@ -222,7 +306,7 @@ def _has_tools(content: Content) -> bool:
 
 
 def _emitted_id(
-    part: FunctionCall, seq: int, emitted: set[str], inputs: CompileInput
+    part: FunctionCall, seq: int, emitted: _EmittedIds, inputs: CompileInput
 ) -> str | None:
     wire, ids = inputs.format, inputs.options.ids
     if not wire.needs_ids and (ids == "strip" or (ids == "auto" and not part.id)):

@@ -1,6 +1,6 @@
 import pytest
 
-from app.core.fingerprint import HeadPart, chain_of, extend, head_difference, head_of
+from app.core.fingerprint import HeadPart, chain_of, head_difference, head_of
 
 PARTS = [("user", '{"text":"a"}'), ("model", '{"text":"b"}'), ("user", '{"text":"c"}')]
 
@@ -74,15 +74,8 @@ def test_format_and_model_cannot_run_into_one_another() -> None:
     assert head(format_name="a", model="bc") != head(format_name="ab", model="c")
 
 
-def test_nothing_more_sent_has_the_same_fingerprint() -> None:
-    fingerprint = chain(PARTS)[-1]
+def test_a_chain_goes_on_from_its_end() -> None:
+    before, after = chain(PARTS[:1]), chain(PARTS)
 
-    assert extend(fingerprint, []) == fingerprint
-
-
-def test_what_is_sent_beside_the_chain_counts_and_keeps_the_head() -> None:
-    fingerprint = chain(PARTS)[-1]
-    sent = extend(fingerprint, [("user", "now")])
-
-    assert sent not in (fingerprint, extend(fingerprint, [("model", "now")]))
-    assert head_difference(sent, fingerprint) is None
+    assert chain_of(before[-1], PARTS[1:]) == after[1:]
+    assert chain_of(after[-1], []) == (after[-1],)

@@ -19,7 +19,7 @@ def context_injection(
     report: Report,  # noqa: ARG001
 ) -> Contents:
     """Return the contents with the instruction's contents in their places."""
-    static = static_contents(inputs.options)
+    static = static_contents(inputs.options) if inputs.settled.until is None else ()
     dynamic = dynamic_content(inputs.options, inputs.state)
     if dynamic is None:
         return (*static, *contents)

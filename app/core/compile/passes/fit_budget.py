@@ -47,16 +47,23 @@ def fit_budget(contents: Contents, inputs: CompileInput, report: Report) -> Cont
         BudgetExceededError: what may not be cut does not fit.
     """
     budget = inputs.budget_tokens
-    if budget is not None:
-        budget -= nudge_allowance(contents, inputs)
-    if budget is None or inputs.fixed_tokens + _tokens(contents) <= budget:
+    allowance = nudge_allowance(contents, inputs)
+    report.budgeted_tokens = _settled_tokens(inputs) + _tokens(contents) + allowance
+    if budget is None or report.budgeted_tokens <= budget:
         return contents
+    budget -= allowance
     cutter = _Cutter(contents, budget, inputs.fixed_tokens, report)
     for cut in (cutter.stub_history, cutter.drop_invocations, cutter.stub_current_turn):
         cut()
         if cutter.excess <= 0:
             return cutter.contents
     raise _exceeded(cutter.contents, inputs, budget)
+
+
+def _settled_tokens(inputs: CompileInput) -> int:
+    """Return at most how many tokens stand before the contents, the head's among them."""
+    settled = inputs.settled
+    return inputs.fixed_tokens if settled.until is None else settled.budgeted_tokens
 
 
 def nudge_allowance(contents: Contents, inputs: CompileInput) -> int:

@@ -18,12 +18,12 @@ Where the provider sets the last one itself only the first two are put. They are
 but not of the chain: where a marker stands changes nothing of what is cached before it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from app.core.compile.inputs import Breakpoint, CompileInput, Report
-from app.core.contents import Content, Contents, FunctionResponse, PlacedPart, Segment
+from app.core.compile.inputs import Breakpoint, CompileInput, MarkerPlace, Report
+from app.core.compile.marker_places import marker_places
+from app.core.contents import Contents
 from app.core.model_rules import CacheRule
 
 #: Of the blocks that the provider looks back, so many may lie between before a marker is needed:
@@ -41,17 +41,6 @@ def mark_prefix(contents: Contents, inputs: CompileInput, report: Report) -> Con
     return contents
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A part that a marker may stand behind."""
-
-    content: int
-    part: int
-    #: Our tokens and the chained parts up to it, both included.
-    tokens: int
-    blocks: int
-
-
 def _with_breakpoints(contents: Contents, inputs: CompileInput, report: Report) -> Contents:
     rule = inputs.rule
     if rule is None or inputs.options.cache.breakpoints == "none":
@@ -66,9 +55,12 @@ def _with_breakpoints(contents: Contents, inputs: CompileInput, report: Report) 
         report.breakpoints.append(Breakpoint(head, inputs.fixed_tokens, ttl))
         left -= 1
     chosen = _chosen(contents, inputs, cache)[:left]
+    settled_count = inputs.settled.content_count
     for place in chosen:
         report.breakpoints.append(Breakpoint(place.content, place.tokens, ttl))
-    return _marked(contents, chosen, ttl)
+        if place.content < settled_count:
+            report.settled_marks.append((place, ttl))
+    return _marked(contents, [p for p in chosen if p.content >= settled_count], settled_count, ttl)
 
 
 def _head_block(inputs: CompileInput, cache: CacheRule) -> str | None:
@@ -83,13 +75,14 @@ def _is_worth(tokens: int, inputs: CompileInput, cache: CacheRule) -> bool:
     return inputs.calibration.tokens(tokens) >= cache.min_tokens
 
 
-def _chosen(contents: Contents, inputs: CompileInput, cache: CacheRule) -> list[_Place]:
+def _chosen(contents: Contents, inputs: CompileInput, cache: CacheRule) -> list[MarkerPlace]:
     """Return where markers stand among the contents, in order."""
-    places = list(_places(contents, inputs))
-    wanted: list[_Place | None] = [_summary(contents, places)]
+    places = list(marker_places(contents, inputs))
+    summary = next((place for place in reversed(places) if place.is_summary), None)
+    wanted: list[MarkerPlace | None] = [summary or inputs.settled.summary_place]
     if cache.kind == "markers":
-        last = places[-1] if places else None
-        wanted += [_previous_end(contents, places, last, cache), last]
+        last = places[-1] if places else inputs.settled.last_place
+        wanted += [_previous_end(contents, places, last, inputs, cache), last]
     return [
         place
         for place in sorted(
@@ -99,58 +92,34 @@ def _chosen(contents: Contents, inputs: CompileInput, cache: CacheRule) -> list[
     ]
 
 
-def _places(contents: Contents, inputs: CompileInput) -> Iterator[_Place]:
-    wire = inputs.format
-    tokens, blocks = inputs.fixed_tokens, 0
-    for number, content in enumerate(contents):
-        for index, placed in _as_sent(content):
-            if placed.ephemeral:
-                continue
-            tokens += placed.tokens
-            blocks += 1
-            if wire.takes_marker(placed.part, content.role):
-                yield _Place(number, index, tokens, blocks)
-
-
-def _as_sent(content: Content) -> list[tuple[int, PlacedPart]]:
-    """Return the parts in the order in which they are sent: results come first in their turn."""
-    return sorted(
-        enumerate(content.parts),
-        key=lambda pair: (
-            content.role == "user" and not isinstance(pair[1].part, FunctionResponse),
-            pair[0],
-        ),
-    )
-
-
-def _summary(contents: Contents, places: list[_Place]) -> _Place | None:
-    """Return the place behind the newest summary."""
-    for place in reversed(places):
-        if contents[place.content].parts[place.part].segment is Segment.SUMMARIES:
-            return place
-    return None
-
-
 def _previous_end(
-    contents: Contents, places: list[_Place], last: _Place | None, cache: CacheRule
-) -> _Place | None:
+    contents: Contents,
+    places: list[MarkerPlace],
+    last: MarkerPlace | None,
+    inputs: CompileInput,
+    cache: CacheRule,
+) -> MarkerPlace | None:
     """Return where the request before this one ended, if that is too far back to be found."""
     if last is None or not cache.lookback_blocks:
         return None
+    settled = inputs.settled
     newest_reply = next(
         (n for n in range(len(contents) - 1, -1, -1) if contents[n].role == "model"), None
     )
-    before = [place for place in places if newest_reply and place.content < newest_reply]
-    if not before or last.blocks - before[-1].blocks <= cache.lookback_blocks * _LOOKBACK_SHARE:
+    if newest_reply is None:
         return None
-    return before[-1]
+    before = [p for p in places if p.content < newest_reply + settled.content_count]
+    end = before[-1] if before else settled.last_place
+    if end is None or last.blocks - end.blocks <= cache.lookback_blocks * _LOOKBACK_SHARE:
+        return None
+    return end
 
 
-def _marked(contents: Contents, places: list[_Place], ttl: str) -> Contents:
+def _marked(contents: Contents, places: list[MarkerPlace], first: int, ttl: str) -> Contents:
     marked = list(contents)
     for place in places:
-        content = marked[place.content]
+        content = marked[place.content - first]
         parts = list(content.parts)
         parts[place.part] = replace(parts[place.part], marker=ttl)
-        marked[place.content] = replace(content, parts=tuple(parts))
+        marked[place.content - first] = replace(content, parts=tuple(parts))
     return tuple(marked)

@@ -30,7 +30,7 @@ def merge_turns(contents: Contents, inputs: CompileInput, report: Report) -> Con
     if inputs.format.refuses_thought_last:
         contents = _without_last_thoughts(contents, report)
     if inputs.format.needs_alternation and inputs.options.tail_nudge:
-        contents = _nudged(contents, report)
+        contents = _nudged(contents, inputs.settled.last_content, report)
     if not inputs.format.merges_turns:
         return _joined_responses(contents)
     merged: list[Content] = []
@@ -74,11 +74,10 @@ def _joined_responses(contents: Contents) -> Contents:
     return tuple(merged)
 
 
-def _nudged(contents: Contents, report: Report) -> Contents:
+def _nudged(contents: Contents, previous: Content | None, report: Report) -> Contents:
     """Put a user text before a first, after a last, and between separately produced model
     contents."""
     nudged: list[Content] = []
-    previous: Content | None = None
     for content in contents:
         if _is_ephemeral(content):
             continue

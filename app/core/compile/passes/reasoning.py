@@ -22,10 +22,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from app.core.compile.inputs import CompileInput, Report
+from app.core.compile.edits import newest_edit
+from app.core.compile.inputs import CompileInput, Report, Thoughts
 from app.core.compile.instruction import system_text
 from app.core.compile.render import with_emitted_ids
-from app.core.contents import Content, Contents, FunctionCall, PlacedPart, Segment
+from app.core.contents import Content, Contents, FunctionCall, PlacedPart
 from app.core.fingerprint import Chain, head_of
 
 #: Formats of models that bind nothing.
@@ -38,19 +39,24 @@ def reasoning(contents: Contents, inputs: CompileInput, report: Report) -> Conte
         return contents
     standing = dict(_standing(contents, inputs, report))
     strips = _is_bound(inputs) and inputs.options.thinking == "auto"
-    counts = report.reasoning
     result: list[Content] = []
     for number, content in enumerate(contents):
-        thoughts = len(_thoughts(content))
+        thoughts = _thoughts(content)
         is_standing = standing.get(number, True)
-        counts.invalidated += 0 if is_standing else thoughts
-        if thoughts and not is_standing and strips:
-            counts.stripped += thoughts
-            for placed in _thoughts(content):
+        is_stripped = strips and not is_standing
+        for placed in thoughts:
+            report.thoughts.append(
+                Thoughts(
+                    placed.seq or 0,
+                    kept=not is_stripped,
+                    stripped=is_stripped,
+                    invalidated=not is_standing,
+                )
+            )
+            if is_stripped:
                 report.repair("stale_thinking", placed.seq, "its prefix has changed since")
+        if thoughts and is_stripped:
             content = _without_thoughts(content)  # noqa: PLW2901
-        else:
-            counts.kept += thoughts
         if content.parts:
             result.append(content)
     return _rejoined(result, inputs)
@@ -108,6 +114,8 @@ def _standing(
 
 
 def _chain(inputs: CompileInput) -> Chain:
+    if inputs.settled.chain:
+        return Chain(inputs.settled.chain[-1])
     options, wire = inputs.options, inputs.format
     tools = wire.render_tools(options.tools) if options.tools else ""
     system = system_text(options, inputs.state)
@@ -117,29 +125,12 @@ def _chain(inputs: CompileInput) -> Chain:
 def _last_edited(contents: Contents, inputs: CompileInput) -> int:
     """Return the number of the last content that has a later edit in front of it, -1 for none."""
     last = -1
-    newest_edit = 0
+    newest = inputs.settled.newest_edit
     for number, content in enumerate(contents):
-        if content.response_seq is not None and content.response_seq < newest_edit:
+        if content.response_seq is not None and content.response_seq < newest:
             last = number
-        for placed in content.parts:
-            newest_edit = max(newest_edit, _edit_seq(placed, inputs))
+        newest = max(newest, newest_edit(content, inputs.index))
     return last
-
-
-def _edit_seq(placed: PlacedPart, inputs: CompileInput) -> int:
-    """Return the seq of the marker that made the part what it is, 0 for an original."""
-    if placed.seq is None:
-        return 0
-    if placed.segment is Segment.SUMMARIES:
-        return placed.seq
-    return max(
-        (
-            elided.marker_seq
-            for elided in inputs.index.elided
-            if any(low <= placed.seq <= high for low, high in elided.seqs)
-        ),
-        default=0,
-    )
 
 
 def _rejoined(contents: list[Content], inputs: CompileInput) -> Contents:

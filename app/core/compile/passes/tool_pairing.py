@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from app.core.compile.adk.pairing import pair as adk_pair
-from app.core.compile.inputs import CompileInput, PendingCall, Report
+from app.core.compile.inputs import CallKey, CompileInput, PendingCall, Report
 from app.core.compile.no_result import NO_RESULT_TOKENS, no_result
 from app.core.compile.order import is_reply
 from app.core.compile.quoting import elide_markers, quote
@@ -36,9 +36,6 @@ from app.core.events import Event, Events, Owner
 
 #: What is said around a late result.
 _TOLD_TOKENS: Final = 48
-
-#: ``(seq of the call's event, index of the call among its parts as appended)``
-CallKey = tuple[int, int]
 
 
 def tool_pairing(events: Events, inputs: CompileInput, report: Report) -> Events:
@@ -102,6 +99,7 @@ class _Pairing:
             else:
                 paired.extend(item.events)
                 paired.extend(self._answer(call) for call in item.calls)
+        self._report.calls.extend(self._calls)
         return tuple(paired)
 
     def _take(self, event: Event) -> None:
@@ -168,7 +166,7 @@ class _Pairing:
         """Give a result to its call, or return what is told of a late one."""
         seq = result.event.seq
         call = self._calls.get((owner.seq, owner.part_index)) if owner else None
-        if owner is None or (call is None and not self._is_masked(owner)):
+        if owner is None or (call is None and not self._is_closed(owner)):
             self._report.repair("orphan_result", seq, "its call is not shown: dropped")
             return None
         if call is None or call.is_closed:
@@ -179,7 +177,10 @@ class _Pairing:
         call.result = result
         return None
 
-    def _is_masked(self, owner: Owner) -> bool:
+    def _is_closed(self, owner: Owner) -> bool:
+        """Tell whether a call that is not among the events was shown, or would have been."""
+        if (owner.seq, owner.part_index) in self._inputs.settled.calls:
+            return True
         return self._inputs.index.fold_of(
             owner.seq
         ) is not None and self._inputs.options.reader.sees(owner.lane)

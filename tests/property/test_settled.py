@@ -1,0 +1,70 @@
+"""A compile that goes on from what an earlier one settled gives the same as one of everything.
+
+Every log is compiled at every position, as an agent does it: whole, and from what the compiles
+before had settled, with the replies saying truly what they were compiled for. Nothing of the answer
+may differ.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core.compile.inputs import Instruction
+from app.core.lanes import Lane, Reader
+from app.formats import FORMATS
+from tests.property.settling import differences
+from tests.property.strategies import Step, build, steps
+from tests.property.test_lane_law import READERS
+
+ORDINARY: Final = ("user", "user", "model", "call", "call", "result", "result", "mixed")
+KINDS: Final = (*ORDINARY, *ORDINARY, "fold", "pin", "elide", "rewind_to", "undo")
+
+
+def one_lane_logs() -> st.SearchStrategy[list[Step]]:
+    """Draw logs of one agent in one lane, where most is settled."""
+    step = st.builds(
+        Step,
+        kind=st.sampled_from(KINDS),
+        author=st.just("a"),
+        lane=st.just(Lane()),
+        invocation=st.integers(1, 3),
+        ids=st.lists(st.sampled_from(("c1", "c2", None)), min_size=1, max_size=2).map(tuple),
+        lag=st.sampled_from((None, 0, 0, 0, 1, 2)),
+        response_id=st.sampled_from((None, None, None, "r1")),
+        first=st.integers(0, 6),
+        second=st.integers(0, 6),
+        flavour=st.sampled_from((0, 1, 2, 3, 3, 6)),
+    )
+    return st.lists(step, min_size=4, max_size=14)
+
+
+formats = st.sampled_from(sorted(FORMATS))
+thinking = st.sampled_from(("auto", "auto", "keep", "strip"))
+
+
+@settings(max_examples=300)
+@given(one_lane_logs(), formats, thinking)
+def test_nothing_differs_for_an_agent_in_its_own_lane(
+    drawn: Sequence[Step], format_name: str, thinking: str
+) -> None:
+    log = build(drawn)[1]
+    assert list(differences(log, Reader(agent="a"), format_name, thinking=thinking)) == []
+
+
+@given(steps(), formats, st.sampled_from(READERS))
+def test_nothing_differs_for_any_reader(
+    drawn: Sequence[Step], format_name: str, reader: Reader
+) -> None:
+    assert list(differences(build(drawn)[1], reader, format_name)) == []
+
+
+@given(one_lane_logs(), formats)
+def test_nothing_differs_beside_an_instruction_that_is_no_part_of_the_history(
+    drawn: Sequence[Step], format_name: str
+) -> None:
+    instruction = Instruction(static="Be kind.", dynamic="It is noon.")
+    log = build(drawn)[1]
+    found = differences(log, Reader(agent="a"), format_name, instruction=instruction)
+    assert list(found) == []
