@@ -15,14 +15,11 @@ from app.storage.migrate import migration_connection
 
 # A revision that waits for a lock makes everyone wait who comes after it.
 LOCK_TIMEOUT: Final = "3s"
-# For one statement: long enough to build an index, short enough to be noticed.
-STATEMENT_TIMEOUT: Final = "1h"
 
 
 def run(connection: Connection) -> None:
     """Run the revisions on a connection whose turn it is."""
     connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
-    connection.exec_driver_sql(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'")
     # A revision may look at many rows between two statements.
     connection.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")
     connection.commit()

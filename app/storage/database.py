@@ -1,13 +1,17 @@
 """Where the stores' connections come from, and how a store runs a statement on one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, LiteralString, Protocol
+from typing import Any, Final, LiteralString, Protocol
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.storage.pool import driver_connection
+from app.storage.pool import ANSWER_GRACE_S, driver_connection
 from app.storage.transaction import single_statement, snapshot, transaction
+
+#: For what copies or removes a whole session, which may be large.
+LONG_STATEMENT_S: Final = 300
+_ANSWER_TIMEOUT: Final = "answer_timeout_s"
 
 
 class Row(Protocol):
@@ -47,14 +51,18 @@ async def fetch(
     """
     driver = await driver_connection(connection)
     if driver.is_in_transaction() or _is_autocommit(connection):
-        return await driver.fetch(sql, *args)
+        return await driver.fetch(sql, *args, timeout=_options(connection).get(_ANSWER_TIMEOUT))
     result = await connection.exec_driver_sql(sql, args)
     return list(result.mappings()) if result.returns_rows else []
 
 
-def _is_autocommit(connection: AsyncConnection) -> bool:
+def _options(connection: AsyncConnection) -> Mapping[str, Any]:
     sync = connection.sync_connection
-    return sync is not None and sync.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    return {} if sync is None else sync.get_execution_options()
+
+
+def _is_autocommit(connection: AsyncConnection) -> bool:
+    return _options(connection).get("isolation_level") == "AUTOCOMMIT"
 
 
 async def fetch_one(
@@ -65,3 +73,12 @@ async def fetch_one(
     """Run one statement and return its first row, None without one."""
     rows = await fetch(connection, sql, *args)
     return rows[0] if rows else None
+
+
+_ALLOW_TIME: Final[LiteralString] = "SELECT set_config('statement_timeout', $1, true)"
+
+
+async def allow_time(connection: AsyncConnection) -> None:
+    """Let the statements of this transaction take longer than a request may."""
+    await fetch(connection, _ALLOW_TIME, str(LONG_STATEMENT_S * 1000))
+    await connection.execution_options(**{_ANSWER_TIMEOUT: LONG_STATEMENT_S + ANSWER_GRACE_S})

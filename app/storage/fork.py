@@ -19,14 +19,11 @@ from app.core.resolve import ReplyFacts
 from app.ports import SessionKey
 from app.storage.codec import pack_index, pack_multirange, pack_replies, unpack_event
 from app.storage.compaction_counters import PgCompactionCounters
-from app.storage.database import fetch, fetch_one
+from app.storage.database import allow_time, fetch, fetch_one
 from app.storage.markers import LoggedMarker, logged_markers, shown_lanes
 from app.storage.state import replayed_state
 
 COUNTERS: Final = PgCompactionCounters()
-
-# A large session takes longer to copy than a request may take otherwise.
-_ALLOW_TIME: Final[LiteralString] = "SELECT set_config('statement_timeout', '5min', true)"
 
 _HOLD: Final[LiteralString] = """
     SELECT head_seq
@@ -55,7 +52,7 @@ async def fork_session(
         raise SessionNotFoundError
     if not 0 <= at_seq <= held["head_seq"]:
         raise InvalidInputError(f"the log ends at {held['head_seq']}", pointer="/at_seq")
-    await fetch(connection, _ALLOW_TIME)
+    await allow_time(connection)
     markers = await logged_markers(connection, key, at_seq)
     index = resolve((logged.seq, logged.marker) for logged in markers)
     if not await _copy_session(connection, key, new_key, at_seq, index=index, markers=markers):

@@ -27,6 +27,8 @@ ADVISORY_LOCK: Final = int.from_bytes(b"foldline", "big")
 #: How long to wait for another process that migrates.
 TURN_TIMEOUT_S: Final = 600.0
 POLL_S: Final = 0.1
+#: For one statement: long enough to build an index, short enough to be noticed.
+STATEMENT_TIMEOUT_S: Final = 3600.0
 #: A revision gives up quickly when it has to wait for a lock (`env.py`); then it tries again.
 ATTEMPTS: Final = 5
 RETRY_AFTER_S: Final = 2.0
@@ -59,7 +61,12 @@ async def migration_connection(url: str) -> AsyncIterator[AsyncConnection]:
     index built CONCURRENTLY by the one whose turn it is would wait for that snapshot: a deadlock.
     It is taken before Alembic begins, whose context is one for the whole process.
     """
-    engine = create_engine(url, size=1, application_name="foldline-migrate")
+    engine = create_engine(
+        url,
+        size=1,
+        application_name="foldline-migrate",
+        statement_timeout_s=STATEMENT_TIMEOUT_S,
+    )
     try:
         with storage_errors():
             async with engine.connect() as connection:

@@ -19,6 +19,9 @@ CONNECT_TIMEOUT_S: Final = 5.0
 # How long a request waits for a connection of the pool; beyond it, an early 503 serves better.
 POOL_TIMEOUT_S: Final = 5.0
 STATEMENT_TIMEOUT_S: Final = 5.0
+# Postgres ends a statement itself; one that has still not answered this much later never will. Of a
+# disk or a network that hangs nothing else tells.
+ANSWER_GRACE_S: Final = 3.0
 # A transaction that waits for us this long has been forgotten, and holds locks.
 IDLE_IN_TRANSACTION_TIMEOUT_S: Final = 10.0
 
@@ -38,8 +41,10 @@ def create_engine(
         size: connections kept and opened at most; behind a pooler none is kept.
         pooler: what stands between us and Postgres.
         application_name: shown in `pg_stat_activity`.
-        statement_timeout_s: after this the server cancels a statement.
+        statement_timeout_s: after this the server cancels a statement; where it does not answer
+            even then, the connection is given up.
     """
+    answer_timeout_s = statement_timeout_s + ANSWER_GRACE_S
     guc = {
         # The planner's guess for the live read makes it compile: 130 ms for a statement of 0.2 ms.
         "jit": "off",
@@ -51,7 +56,9 @@ def create_engine(
         "idle_in_transaction_session_timeout": _milliseconds(IDLE_IN_TRANSACTION_TIMEOUT_S),
     }
     if pooler == "pgbouncer":
-        return _engine_behind_pgbouncer(url, guc=guc, application_name=application_name)
+        return _engine_behind_pgbouncer(
+            url, guc=guc, application_name=application_name, answer_timeout_s=answer_timeout_s
+        )
     engine = create_async_engine(
         "postgresql+asyncpg://",
         pool_size=size,
@@ -60,7 +67,11 @@ def create_engine(
         # The last used first: what is idle stays idle, and an idle cut by a firewall is met rarely.
         pool_use_lifo=True,
         connect_args={
-            "async_creator_fn": _connector(url, guc | {"application_name": application_name}),
+            "async_creator_fn": _connector(
+                url,
+                guc | {"application_name": application_name},
+                answer_timeout_s=answer_timeout_s,
+            ),
         },
     )
     _drop_closed_on_checkout(engine)
@@ -81,7 +92,7 @@ async def driver_connection(connection: AsyncConnection) -> "asyncpg.Connection[
 
 
 def _engine_behind_pgbouncer(
-    url: str, *, guc: dict[str, str], application_name: str
+    url: str, *, guc: dict[str, str], application_name: str, answer_timeout_s: float
 ) -> AsyncEngine:
     # In transaction mode the next transaction may meet another server: statements are prepared anew
     # under names of their own, nothing is set for the session, and the pooler does the pooling.
@@ -91,7 +102,10 @@ def _engine_behind_pgbouncer(
         execution_options={AUTOCOMMIT_OPTION: False},
         connect_args={
             "async_creator_fn": _connector(
-                url, {"application_name": application_name}, statement_cache_size=0
+                url,
+                {"application_name": application_name},
+                answer_timeout_s=answer_timeout_s,
+                statement_cache_size=0,
             ),
             "prepared_statement_cache_size": 0,
             "prepared_statement_name_func": lambda: f"__foldline_{uuid4()}__",
@@ -109,7 +123,11 @@ def _engine_behind_pgbouncer(
 
 
 def _connector(
-    url: str, server_settings: dict[str, str], *, statement_cache_size: int = 100
+    url: str,
+    server_settings: dict[str, str],
+    *,
+    answer_timeout_s: float,
+    statement_cache_size: int = 100,
 ) -> Callable[[], Awaitable["asyncpg.Connection[asyncpg.Record]"]]:
     dsn = plain_url(url)
 
@@ -117,6 +135,7 @@ def _connector(
         return await asyncpg.connect(
             dsn,
             timeout=CONNECT_TIMEOUT_S,
+            command_timeout=answer_timeout_s,
             server_settings=server_settings,
             # With several hosts in the URL, the one that takes writes: this is how a failover ends.
             target_session_attrs=SessionAttribute.read_write,

@@ -16,7 +16,7 @@ from app.core.index import Index
 from app.core.session_state import evolve, split_state
 from app.ports import LockedSession, NewSession, SessionKey, SessionRow
 from app.storage.codec import unpack_index, unpack_json
-from app.storage.database import Row, fetch, fetch_one
+from app.storage.database import Row, allow_time, fetch, fetch_one
 from app.storage.fork import fork_session
 from app.storage.state import replayed_state
 
@@ -119,7 +119,7 @@ class PgSessions:
     async def erase(
         self, connection: AsyncConnection, key: SessionKey, *, actor: str, reason: str
     ) -> bool:
-        await fetch(connection, _ALLOW_TIME)
+        await allow_time(connection)
         row = await fetch_one(connection, _ERASE, key.uid, actor, reason)
         return bool(row and row["is_erased"])
 
@@ -372,9 +372,6 @@ def _sorted_columns(state: Mapping[str, Json]) -> tuple[Sequence[str], Sequence[
     keys = sorted(cleaned)
     return keys, [cleaned[key] for key in keys]
 
-
-# A large session takes longer than a request may.
-_ALLOW_TIME: Final[LiteralString] = "SELECT set_config('statement_timeout', '5min', true)"
 
 _ERASE: Final[LiteralString] = "SELECT erase_session($1, $2, $3) AS is_erased"
 

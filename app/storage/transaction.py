@@ -4,6 +4,7 @@ A transaction is two round trips more than its statements. A read, or an append 
 statement, takes `single_statement` and is one round trip in all.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -21,7 +22,7 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         StorageError: as `storage_errors`; the commit is inside, so a lost one is reported.
     """
     with storage_errors():
-        async with engine.begin() as connection:
+        async with _connected(engine) as connection, _begun(connection):
             yield connection
 
 
@@ -33,9 +34,9 @@ async def snapshot(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         StorageError: as `storage_errors`.
     """
     with storage_errors():
-        async with engine.connect() as connection:
+        async with _connected(engine) as connection:
             await connection.execution_options(isolation_level="REPEATABLE READ")
-            async with connection.begin():
+            async with _begun(connection):
                 yield connection
 
 
@@ -54,6 +55,32 @@ async def single_statement(engine: AsyncEngine) -> AsyncIterator[AsyncConnection
             yield connection
         return
     with storage_errors():
-        async with engine.connect() as connection:
+        async with _connected(engine) as connection:
             await connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
+
+
+@asynccontextmanager
+async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Take a connection; one that did not answer in time is dropped, not given back."""
+    async with engine.connect() as connection:
+        try:
+            yield connection
+        except (TimeoutError, asyncio.CancelledError):
+            await connection.invalidate()
+            raise
+
+
+@asynccontextmanager
+async def _begun(connection: AsyncConnection) -> AsyncIterator[None]:
+    """Begin; commit at the end of the block, roll back when it raises."""
+    begun = await connection.begin()
+    try:
+        yield
+        await begun.commit()
+    except (TimeoutError, asyncio.CancelledError):
+        # A rollback would wait behind the statement that nobody answers. The connection is dropped.
+        raise
+    except BaseException:
+        await begun.rollback()
+        raise

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.core.errors import StorageError, StorageUnavailableError
 from app.storage import pool
+from app.storage.database import allow_time, fetch_one
 from app.storage.errors import ConstraintViolatedError
 from app.storage.pool import create_engine, driver_connection
 from app.storage.transaction import single_statement, transaction
@@ -150,6 +151,20 @@ async def test_a_statement_that_takes_too_long_is_unavailable(direct_engine: Asy
     with pytest.raises(StorageUnavailableError):
         async with single_statement(direct_engine) as connection:
             await connection.execute(text("SELECT pg_sleep(5)"))
+
+
+async def test_what_may_take_long_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "ANSWER_GRACE_S", 0.1)
+    engine = create_engine(url, size=1, statement_timeout_s=0.2)
+    async with transaction(engine) as connection:
+        await allow_time(connection)
+        assert await fetch_one(connection, "SELECT pg_sleep(0.6)")
+    # It was for that transaction alone.
+    with pytest.raises(StorageUnavailableError):
+        async with transaction(engine) as connection:
+            await fetch_one(connection, "SELECT 1")
+            await fetch_one(connection, "SELECT pg_sleep(0.6)")
+    await engine.dispose()
 
 
 async def test_a_full_pool_is_unavailable(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
