@@ -24,12 +24,14 @@ ADMIN_KEY: Final = "test-admin-key-0123456789"
 class Process:
     """A running command, and what it has logged."""
 
-    def __init__(self, command: str, settings: dict[str, str], folder: Path) -> None:
+    def __init__(
+        self, command: str, settings: dict[str, str], folder: Path, *, module: str = "app.cli"
+    ) -> None:
         self._log = folder / f"{command}-{uuid4().hex}.log"
         inherited = {n: v for n, v in os.environ.items() if not n.startswith(PREFIX)}
         with self._log.open("w") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", command],
+                [sys.executable, "-m", module, command],
                 env={**inherited, **{PREFIX + name: value for name, value in settings.items()}},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
