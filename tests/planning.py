@@ -1,12 +1,19 @@
 """A log in memory that is folded as planned, with summaries of a given size."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from app.core.canonical import Json
 from app.core.compaction.facts import PlanFacts, facts_known
-from app.core.compaction.plan import Nothing, Plan, RangeRequest, plan_compaction, plan_next
+from app.core.compaction.plan import (
+    Nothing,
+    Plan,
+    PlannedSection,
+    RangeRequest,
+    plan_compaction,
+    plan_next,
+)
 from app.core.compaction.policy import CompactionPolicy, Moment
 from app.core.contents import Part, Text
 from app.core.events import Event, Fold
@@ -80,11 +87,35 @@ class Session:
             plans.append(plan)
         return plans
 
-    def _count(self, tokens: int) -> None:
+    def fold_sized(self, plan: Plan, size: Callable[[PlannedSection], int]) -> int | None:
+        """Append the fold, each section of the size that is told for it, without those that would
+        be no smaller; return its seq, None when no section is left."""
+        sizes = {section.lane: size(section) for section in plan.sections}
+        for each in plan.sections:
+            if each.is_carried:
+                size_then = each.tokens if each.is_kept else sizes[each.lane]
+                sizes[each.lane] = min(size_then, each.tokens)
+        left = plan.kept(
+            [
+                each.lane
+                for each in plan.sections
+                if each.is_carried or sizes[each.lane] < each.tokens
+            ]
+        )
+        if sum(sizes[each.lane] for each in left) >= sum(each.tokens_before for each in left):
+            return None
+        seq = self.fold(replace(plan, sections=tuple(left)))
+        self._count(sizes)
+        return seq
+
+    def _count(self, tokens: int | Mapping[Lane, int]) -> None:
         """Give the newest fold's sections their tokens, as an append does."""
         event = self._events[-1]
         assert isinstance(event.marker, Fold)
-        sections = tuple(replace(section, tokens=tokens) for section in event.marker.sections)
+        sections = tuple(
+            replace(section, tokens=tokens if isinstance(tokens, int) else tokens[section.lane])
+            for section in event.marker.sections
+        )
         marker = replace(event.marker, sections=sections)
         self._events[-1] = replace(event, marker=marker)
         self._resolver.facts.markers[-1] = (event.seq, marker)

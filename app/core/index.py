@@ -11,13 +11,13 @@ The index is computed when a marker is appended and stored with the session; ord
 touch it, because everything after the last marker is live.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from app.core.events import Activation, Elision, Fold, Marker, Pin, Rewind, Undo, Unpin
 from app.core.lanes import Lane
-from app.core.ranges import EMPTY, FOREVER, Ranges, contains, size, subtract, union
+from app.core.ranges import EMPTY, FOREVER, Range, Ranges, Taken, contains, size, subtract, union
 
 FoldStatus: TypeAlias = Literal["staged", "active", "superseded", "rewound", "undone"]
 
@@ -87,147 +87,151 @@ UNTOUCHED: Final = Index()
 
 
 def resolve(markers: Iterable[tuple[int, Marker]]) -> Index:
-    """Return the index that the markers make.
+    """Return the index that the markers make, in about as many steps as they have ranges.
 
     Args:
         markers: every marker of the log up to the wanted position with its seq, in any order.
     """
-    ordered = sorted(markers, key=lambda pair: pair[0])
-    effective, rewound = _effective(ordered)
-    folds = {
-        seq: marker
-        for seq, marker in ordered
-        if seq in effective
-        and isinstance(marker, Fold)
-        and (not marker.is_staged or _is_activated(seq, ordered, effective))
-    }
-    sections = _belonging(folds, _holes_by_fold(folds, ordered, effective, rewound))
-    masked = union(pair for section in sections for pair in section.belongs)
-    marker_seqs = union((seq, seq) for seq, _ in ordered)
-    dead = union((*masked, *rewound, *marker_seqs))
+    read = _Read(markers)
+    sections = _belonging(read)
+    masked = (pair for section in sections for pair in section.belongs)
+    dead = union((*masked, *read.rewound, *((seq, seq) for seq, _ in read.ordered)))
     return Index(
         live=subtract(((1, FOREVER),), dead),
-        rewound=rewound,
-        pinned=subtract(_pinned(ordered, effective), rewound),
+        rewound=read.rewound,
+        pinned=subtract(_pinned(read), read.rewound),
         sections=sections,
-        elided=_elided(ordered, effective, rewound),
+        elided=_elided(read),
         staged=tuple(
             seq
-            for seq, marker in ordered
-            if seq in effective and isinstance(marker, Fold) and marker.is_staged
-            if seq not in folds
+            for seq, marker in read.effective()
+            if isinstance(marker, Fold) and seq in read.staged
         ),
     )
 
 
-def fold_statuses(markers: Sequence[tuple[int, Marker]]) -> Mapping[int, FoldStatus]:
+def fold_statuses(markers: Iterable[tuple[int, Marker]]) -> Mapping[int, FoldStatus]:
     """Return what became of every fold, by seq."""
-    ordered = sorted(markers, key=lambda pair: pair[0])
-    effective, rewound = _effective(ordered)
-    shown = {section.fold_seq for section in resolve(ordered).sections}
+    read = _Read(markers)
+    shown = {section.fold_seq for section in _belonging(read)}
     statuses: dict[int, FoldStatus] = {}
-    for seq, marker in ordered:
+    for seq, marker in read.ordered:
         if not isinstance(marker, Fold):
             continue
         if seq in shown:
             statuses[seq] = "active"
-        elif seq in effective:
-            is_waiting = marker.is_staged and not _is_activated(seq, ordered, effective)
-            statuses[seq] = "staged" if is_waiting else "superseded"
+        elif seq in read.effective_seqs:
+            statuses[seq] = "staged" if seq in read.staged else "superseded"
         else:
-            statuses[seq] = "rewound" if contains(rewound, seq) else "undone"
+            statuses[seq] = "rewound" if contains(read.rewound, seq) else "undone"
     return statuses
 
 
 def effective_markers(markers: Iterable[tuple[int, Marker]]) -> frozenset[int]:
     """Return the seqs of the markers that have an effect."""
-    return _effective(sorted(markers, key=lambda pair: pair[0]))[0]
+    return _Read(markers).effective_seqs
+
+
+class _Read:
+    """The markers in order, with what undoes and rewinds leave of them."""
+
+    def __init__(self, markers: Iterable[tuple[int, Marker]]) -> None:
+        self.ordered = sorted(markers, key=lambda pair: pair[0])
+        self.effective_seqs, self.rewound = _effective(self.ordered)
+        activated = {
+            marker.target_seq for _, marker in self.effective() if isinstance(marker, Activation)
+        }
+        #: Folds that wait for their activation.
+        self.staged = {
+            seq
+            for seq, marker in self.effective()
+            if isinstance(marker, Fold) and marker.is_staged and seq not in activated
+        }
+
+    def effective(self) -> Iterator[tuple[int, Marker]]:
+        """Yield what has an effect, oldest first."""
+        return (pair for pair in self.ordered if pair[0] in self.effective_seqs)
+
+    def newest_first(self) -> Iterator[tuple[int, Marker]]:
+        """Yield what has an effect, newest first."""
+        return (pair for pair in reversed(self.ordered) if pair[0] in self.effective_seqs)
 
 
 def _effective(ordered: Sequence[tuple[int, Marker]]) -> tuple[frozenset[int], Ranges]:
     """Return the seqs of the markers that have an effect, and what rewinds undid."""
     effective: set[int] = set()
     undone: set[int] = set()
-    rewound: Ranges = EMPTY
+    rewound: list[Range] = []
+    # Of the ranges so far only the oldest can hold an older marker: the rewind of each stands
+    # before the others, or it would have no effect.
+    rewound_from = FOREVER
     for seq, marker in reversed(ordered):
-        if seq in undone or contains(rewound, seq):
+        if seq in undone or seq >= rewound_from:
             continue
         effective.add(seq)
         if isinstance(marker, Undo):
             undone.add(marker.target_seq)
         elif isinstance(marker, Rewind):
-            rewound = union((*rewound, (marker.from_seq, seq - 1)))
-    return frozenset(effective), rewound
+            rewound.append((marker.from_seq, seq - 1))
+            rewound_from = marker.from_seq
+    return frozenset(effective), union(rewound)
 
 
-def _is_activated(
-    fold_seq: int, ordered: Sequence[tuple[int, Marker]], effective: frozenset[int]
-) -> bool:
-    return any(
-        isinstance(marker, Activation) and marker.target_seq == fold_seq and seq in effective
-        for seq, marker in ordered
-    )
-
-
-def _pinned(ordered: Sequence[tuple[int, Marker]], effective: frozenset[int]) -> Ranges:
-    pinned: Ranges = EMPTY
-    for seq, marker in ordered:
-        if seq not in effective:
-            continue
+def _pinned(read: _Read) -> Ranges:
+    """Return what the newest marker that names it pins."""
+    decided = Taken()
+    pinned: list[Range] = []
+    for _, marker in read.newest_first():
         if isinstance(marker, Pin):
-            pinned = union((*pinned, *marker.seqs))
+            pinned.extend(decided.take(marker.seqs))
         elif isinstance(marker, Unpin):
-            pinned = subtract(pinned, marker.seqs)
-    return pinned
+            decided.take(marker.seqs)
+    return union(pinned)
 
 
-def _elided(
-    ordered: Sequence[tuple[int, Marker]], effective: frozenset[int], rewound: Ranges
-) -> tuple[Elided, ...]:
+def _elided(read: _Read) -> tuple[Elided, ...]:
     """Give every elided event to the newest elision that names it; a later pin brings it back."""
     elided: list[Elided] = []
-    taken = rewound
-    for seq, marker in reversed(ordered):
-        if seq not in effective or not isinstance(marker, Elision | Pin):
-            continue
-        if isinstance(marker, Elision) and (left := subtract(marker.seqs, taken)):
+    taken = Taken(read.rewound)
+    for seq, marker in read.newest_first():
+        if isinstance(marker, Pin):
+            taken.take(marker.seqs)
+        elif isinstance(marker, Elision) and (left := taken.take(marker.seqs)):
             elided.append(Elided(seq, left, marker.keep_chars))
-        taken = union((*taken, *marker.seqs))
     return tuple(reversed(elided))
 
 
-def _holes_by_fold(
-    folds: Mapping[int, Fold],
-    ordered: Sequence[tuple[int, Marker]],
-    effective: frozenset[int],
-    rewound: Ranges,
-) -> Mapping[int, Ranges]:
-    """Return what each fold no longer covers: what a later pin opened, and what is rewound."""
-    pins = [(seq, m.seqs) for seq, m in ordered if isinstance(m, Pin) and seq in effective]
-    return {
-        fold_seq: union(
-            (*rewound, *(pair for seq, seqs in pins if seq > fold_seq for pair in seqs))
-        )
-        for fold_seq in folds
-    }
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What a section covers, less what a later pin opened and what is rewound."""
+
+    fold_seq: int
+    section_index: int
+    lane: Lane
+    covers: Ranges
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return size(self.covers), self.fold_seq
 
 
-def _belonging(
-    folds: Mapping[int, Fold], holes_by_fold: Mapping[int, Ranges]
-) -> tuple[ShownSection, ...]:
-    """Give every covered event to one fold: the one that covers most; of equal ones the newest."""
-    covers = {
-        seq: tuple(subtract(section.covers, holes_by_fold[seq]) for section in fold.sections)
-        for seq, fold in folds.items()
-    }
-    by_size = sorted(folds, key=lambda seq: (sum(map(size, covers[seq])), seq), reverse=True)
-    taken: dict[Lane, Ranges] = {}
-    shown: list[ShownSection] = []
-    for seq in by_size:
-        for number, section in enumerate(folds[seq].sections):
-            lane_taken = taken.get(section.lane, EMPTY)
-            belongs = subtract(covers[seq][number], lane_taken)
-            if belongs:
-                shown.append(ShownSection(seq, number, section.lane, belongs))
-                taken[section.lane] = union((*lane_taken, *belongs))
+def _belonging(read: _Read) -> tuple[ShownSection, ...]:
+    """Give every covered event to one section of its lane: the one that covers most of the lane;
+    of equal ones the newest."""
+    taken: dict[Lane, Taken] = {}
+    shown = [
+        ShownSection(claim.fold_seq, claim.section_index, claim.lane, belongs)
+        for claim in sorted(_claims(read), key=lambda claim: claim.rank, reverse=True)
+        if (belongs := taken.setdefault(claim.lane, Taken()).take(claim.covers))
+    ]
     return tuple(sorted(shown, key=lambda item: (item.at_seq, item.fold_seq, item.section_index)))
+
+
+def _claims(read: _Read) -> Iterator[_Claim]:
+    holes = Taken(read.rewound)
+    for seq, marker in read.newest_first():
+        if isinstance(marker, Pin):
+            holes.take(marker.seqs)
+        elif isinstance(marker, Fold) and seq not in read.staged:
+            for number, section in enumerate(marker.sections):
+                yield _Claim(seq, number, section.lane, holes.left(section.covers))

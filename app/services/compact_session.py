@@ -168,16 +168,25 @@ class CompactSession:
         refused: SummaryRefusedError | None = None
         deadline_s = asyncio.get_running_loop().time() + SUMMARIZE_TIMEOUT_S
         for section in work.plan.sections:
+            carried = _carried(section, work.read) if section.is_carried else None
+            if carried is not None and section.is_kept:
+                summaries[section.lane] = carried
+                continue
             try:
                 summaries[section.lane] = await self._summary(work, section, deadline_s)
             except SummaryRefusedError as error:
                 refused = refused or error
-        if not summaries:
+                if carried is not None:
+                    summaries[section.lane] = carried
+        kept = work.plan.kept(summaries)
+        if not kept:
             assert refused is not None
             raise refused
+        summaries = {section.lane: summaries[section.lane] for section in kept}
         tokens = sum(summary.tokens for summary in summaries.values())
-        if tokens >= work.plan.tokens_before:
-            detail = f"summaries of {tokens} tokens in place of {work.plan.tokens_before}"
+        tokens_before = sum(section.tokens_before for section in kept)
+        if tokens >= tokens_before:
+            detail = f"summaries of {tokens} tokens in place of {tokens_before}"
             raise SummaryRefusedError(detail, reason="not_smaller")
         return summaries
 
@@ -197,6 +206,7 @@ class CompactSession:
             provider=self._providers.get(work.summarizer.kind),
             counter=self._tokens,
             deadline=deadline_s,
+            most_tokens=section.most_tokens,
         )
 
     # Appending, and ending the job: the session is locked first, then the job
@@ -348,6 +358,23 @@ def _seed(section: PlannedSection, read: CompactionRead) -> str | None:
     )
 
 
+def _carried(section: PlannedSection, read: CompactionRead) -> SectionSummary:
+    """Return an earlier section as it is."""
+    folds = {seq: marker for seq, marker in read.facts.markers if isinstance(marker, Fold)}
+    told = next(
+        told for told in folds[section.seed_fold_seqs[0]].sections if told.lane == section.lane
+    )
+    text = "\n".join(map(_text, told.parts))
+    record = parse_section(text)
+    return SectionSummary(
+        text=text,
+        ledger=record.ledger if record is not None else (),
+        tokens=told.tokens,
+        method="carried",
+        parts=told.parts,
+    )
+
+
 def _text(part: Part) -> str:
     return part.text if isinstance(part, Text | Opaque) else ""
 
@@ -359,7 +386,7 @@ def _lines(text: str) -> tuple[str, ...]:
 def _fold_request(work: _Work, summaries: Summaries, *, duration_s: float) -> FoldRequest:
     """Return the fold, with what there is to say of how it came about."""
     parts: dict[Lane, tuple[Part, ...]] = {
-        lane: (Text(text=summary.text),) for lane, summary in summaries.items()
+        lane: summary.parts or (Text(text=summary.text),) for lane, summary in summaries.items()
     }
     request = work.plan.fold_request(parts)
     return replace(
@@ -370,7 +397,7 @@ def _fold_request(work: _Work, summaries: Summaries, *, duration_s: float) -> Fo
                 request.sections, _in_order(work.plan, summaries), strict=True
             )
         ),
-        details=_details(work, _in_order(work.plan, summaries), duration_s),
+        details=_details(work, summaries, duration_s),
     )
 
 
@@ -378,8 +405,10 @@ def _in_order(plan: Plan, summaries: Summaries) -> list[SectionSummary]:
     return [summaries[section.lane] for section in plan.sections if section.lane in summaries]
 
 
-def _details(work: _Work, summaries: list[SectionSummary], duration_s: float) -> Json:
-    first = summaries[0].details()
+def _details(work: _Work, by_lane: Summaries, duration_s: float) -> Json:
+    summaries = _in_order(work.plan, by_lane)
+    # What is only carried says nothing of how this fold came about.
+    first = next((each for each in summaries if not each.parts), summaries[0]).details()
     fallbacks = [summary.fallback_reason for summary in summaries if summary.fallback_reason]
     return {
         **first,
@@ -391,7 +420,7 @@ def _details(work: _Work, summaries: list[SectionSummary], duration_s: float) ->
         "fallback_reason": fallbacks[0] if fallbacks else None,
         "duration_ms": round(duration_s * 1000),
         "moment": work.plan.moment,
-        "tokens_before": work.plan.tokens_before,
+        "tokens_before": sum(section.tokens_before for section in work.plan.kept(by_lane)),
         "tokens_after": sum(summary.tokens for summary in summaries),
         "job_id": str(work.job.id),
     }

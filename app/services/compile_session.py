@@ -3,12 +3,17 @@
 Compiling itself reads no policy and appends nothing; what is here happens around it.
 """
 
+import time
 from dataclasses import dataclass, replace
+from typing import Final
 
 from app.ports import SessionKey
 from app.services.append_events import Append
 from app.services.compile_context import CompileContext, Compiled, CompileRequest
 from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
+
+#: For so many folds one answer waits at most.
+MAX_FOLDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +45,38 @@ class CompileSession:
             key: the session's.
             request: what to compile.
             append: to be appended first.
-            compaction_wait_ms: for how long a fold that is due may hold up the answer; what is
-                compiled then is what stands after it.
+            compaction_wait_ms: for how long folds that are due may hold up the answer; what is
+                compiled then is what stands after them.
         """
         compiled = await self._compile(key, request, append=append)
         if request.as_of_seq is not None or compiled.compiled_seq != compiled.head_seq:
             return CompiledSession(compiled, NOT_DUE)
-        scheduled = await self._scheduled(key, compiled)
-        if not scheduled.is_due or scheduled.job_id is None or not compaction_wait_ms:
-            return CompiledSession(compiled, scheduled)
-        job = await self._schedule.wait(key, scheduled.job_id, wait_ms=compaction_wait_ms)
-        if job is None or job.is_open:
-            return CompiledSession(compiled, scheduled)
-        reason = (job.result or job.error or {}).get("reason", scheduled.reason)
-        ended = Scheduled(is_due=False, reason=str(reason), job_id=scheduled.job_id)
-        if not (job.result or {}).get("folded"):
-            return CompiledSession(compiled, ended)
-        again = await self._compile(key, request)
-        return CompiledSession(replace(again, appended=compiled.appended), ended)
+        until_s = time.monotonic() + compaction_wait_ms / 1000
+        ended: Scheduled | None = None
+        # A long log takes several folds; whatever folds without end has to stop somewhere.
+        for _ in range(MAX_FOLDS):
+            scheduled = await self._scheduled(key, compiled, has_folded=ended is not None)
+            left_ms = int((until_s - time.monotonic()) * 1000)
+            if not scheduled.is_due or scheduled.job_id is None or left_ms <= 0:
+                return CompiledSession(
+                    compiled, scheduled if scheduled.is_due else ended or scheduled
+                )
+            job = await self._schedule.wait(key, scheduled.job_id, wait_ms=left_ms)
+            if job is None or job.is_open:
+                return CompiledSession(compiled, scheduled)
+            reason = (job.result or job.error or {}).get("reason", scheduled.reason)
+            ended = Scheduled(is_due=False, reason=str(reason), job_id=scheduled.job_id)
+            if not (job.result or {}).get("folded"):
+                break
+            again = await self._compile(key, request)
+            compiled = replace(again, appended=compiled.appended)
+        return CompiledSession(compiled, ended or NOT_DUE)
 
-    async def _scheduled(self, key: SessionKey, compiled: Compiled) -> Scheduled:
+    async def _scheduled(
+        self, key: SessionKey, compiled: Compiled, *, has_folded: bool
+    ) -> Scheduled:
         appended = compiled.appended
-        if appended is not None and appended.compaction.is_due and not appended.is_replayed:
+        is_told = appended is not None and appended.compaction.is_due and not appended.is_replayed
+        if appended is not None and is_told and not has_folded:
             return appended.compaction
         return await self._schedule.after_compile(key, compiled.tokens.total)

@@ -38,6 +38,8 @@ ANSWER_SLACK: Final = 1.5
 MIN_ANSWER_TOKENS: Final = 2_048
 #: What sections that become one may take, as a part of what they took apart.
 MERGED_SHARE: Final = 0.5
+#: What a section aims at of what it may take at most: the rest is for rules.
+AIMED_SHARE: Final = 0.5
 #: Below this many characters the picking takes a few milliseconds; above, it runs beside the loop.
 MAX_CHARACTERS_ON_LOOP: Final = 16_384
 
@@ -51,6 +53,7 @@ async def summarize_events(
     provider: SummaryProvider | None,
     counter: TokenCounter,
     deadline: float | None = None,
+    most_tokens: int | None = None,
 ) -> SectionSummary:
     """Return the section of these events.
 
@@ -63,6 +66,7 @@ async def summarize_events(
         provider: of the policy's kind; None where the server has none.
         counter: the offline tokenizer.
         deadline: in the event loop's time; from then on no model is asked.
+        most_tokens: what the section may take, rules included; None: what its source allows.
 
     Raises:
         SummaryRefusedError: nothing shorter can stand for the events; the range stays as it is.
@@ -76,7 +80,12 @@ async def summarize_events(
     job = _Job(
         policy=policy,
         count=counter.count,
-        budget=_budget(covered, seed_tokens, policy.max_output_tokens),
+        budget=_within(
+            _budget(covered, seed_tokens, policy.max_output_tokens),
+            most_tokens,
+            # Who says how long a summary may be means it.
+            aim=1.0 if policy.max_output_tokens is not None else AIMED_SHARE,
+        ),
         deadline=deadline,
     )
     summary = await _summarize(job, events, seed, provider)
@@ -96,6 +105,15 @@ def _budget(covered: int, seed_tokens: int, max_output_tokens: int | None) -> Bu
     tokens = min(MAX_SECTION_TOKENS, int(seed_tokens * MERGED_SHARE))
     # Rules may take all that makes it smaller at all.
     return Budget(tokens=tokens, most_tokens=max(tokens, min(MAX_SECTION_TOKENS, seed_tokens - 1)))
+
+
+def _within(budget: Budget, most_tokens: int | None, *, aim: float) -> Budget:
+    if most_tokens is None:
+        return budget
+    return Budget(
+        tokens=min(budget.tokens, max(1, int(most_tokens * aim))),
+        most_tokens=min(budget.most_tokens, most_tokens),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ A plan is what a fold would cover if it were appended now. Summaries take time, 
 compares what the fold then covers with its plan: the log may have moved on.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from app.core.compaction.facts import PlanEvent, PlanFacts
-from app.core.compaction.policy import CompactionPolicy, Moment
+from app.core.compaction.policy import RECENT_SHARE, CompactionPolicy, Moment
 from app.core.compaction.view import GROWTH_RATIO, Invocation, PlanView, Selection, ShownFold
 from app.core.contents import Part
 from app.core.events import FoldRequest, SectionRequest
@@ -58,6 +58,8 @@ Reason: TypeAlias = Literal[
 #: What a fold by size must free at least, as a part of the trigger: a log that stays over it
 #: whatever is folded would be folded anew with every event.
 MIN_FREED_RATIO: Final = GROWTH_RATIO
+#: A section of a few lines. Lanes of which little is to be told get so much beside large ones.
+LEAST_SECTION_TOKENS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,22 @@ class PlannedSection:
     seed_fold_seqs: tuple[int, ...]
     #: Of the events and the seeds: what the summary has to be smaller than.
     tokens: int
+    #: What is read now in place of the section.
+    tokens_before: int = 0
+    #: What the summary may take, so that all summaries together leave the request room.
+    most_tokens: int = FOREVER
+    #: Of the plan's other sections those that hold the calls that events of this one answer.
+    call_lanes: frozenset[Lane] = frozenset()
+
+    @property
+    def is_carried(self) -> bool:
+        """Tell whether it is an earlier section of which nothing new is known."""
+        return not self.seqs and len(self.seed_fold_seqs) == 1
+
+    @property
+    def is_kept(self) -> bool:
+        """Tell whether it is carried as it is: made anew it could only lose something."""
+        return self.is_carried and self.tokens <= self.most_tokens
 
     @property
     def seed_fold_seq(self) -> int | None:
@@ -110,17 +128,34 @@ class Plan:
     level: int
     moment: Moment
     is_staged: bool
-    #: What is read now in place of what the fold will show.
-    tokens_before: int
+
+    @property
+    def tokens_before(self) -> int:
+        """What is read now in place of what the fold will show."""
+        return sum(section.tokens_before for section in self.sections)
 
     @property
     def covers(self) -> Ranges:
         """All that the fold will cover."""
         return union(pair for section in self.sections for pair in section.covers)
 
+    def kept(self, lanes: Container[Lane]) -> Sequence[PlannedSection]:
+        """Return the sections that can be made when only these lanes have a summary.
+
+        A result is folded with its call or not at all, so some lanes go with others.
+        """
+        kept = {section.lane: section for section in self.sections if section.lane in lanes}
+        planned = {section.lane for section in self.sections}
+        while torn := [
+            lane for lane, each in kept.items() if (each.call_lanes & planned) - kept.keys()
+        ]:
+            for lane in torn:
+                del kept[lane]
+        return tuple(kept.values())
+
     def fold_request(self, summaries: Mapping[Lane, tuple[Part, ...]]) -> FoldRequest:
         """Return the fold with its summaries; a lane without one stays as it is."""
-        kept = [section for section in self.sections if section.lane in summaries]
+        kept = self.kept(summaries)
         return FoldRequest(
             from_seq=self.from_seq,
             to_seq=self.to_seq,
@@ -239,13 +274,25 @@ class _Search:
         *,
         level: int = 1,
         is_enough: Callable[["_Draft"], Nothing | None] | None = None,
+        has_worth_check: bool = True,
+        tightens: bool = False,
     ) -> Plan | None:
-        """Return the plan of a selection unless something speaks against it."""
-        draft = _Draft(self.view, selection)
-        if not draft.sections or not (selection.live or len(selection.seeds) > 1):
+        """Return the plan of a selection unless something speaks against it.
+
+        Args:
+            selection: what to fold.
+            span: where it was looked for.
+            level: of the fold.
+            is_enough: says why it is not, of a fold that nobody asks for.
+            has_worth_check: it has to hold more than the last summary took.
+            tightens: sections of which nothing new is known become shorter too, if they take more
+                than their part.
+        """
+        draft = _Draft(self.view, selection, tightens=tightens)
+        if not draft.sections or not (selection.live or tightens or len(selection.seeds) > 1):
             self.refuse(*self._why_empty(span))
             return None
-        if self._is_worthless(draft):
+        if has_worth_check and self._is_worthless(draft):
             last = self.view.last_summary_tokens
             self.refuse(
                 "not_worth_it",
@@ -304,8 +351,9 @@ def _named(seq: int) -> str:
 class _Draft:
     """A selection as a fold: its sections, and what they would save."""
 
-    def __init__(self, view: PlanView, selection: Selection) -> None:
+    def __init__(self, view: PlanView, selection: Selection, *, tightens: bool = False) -> None:
         self._view = view
+        self._tightens = tightens
         self.selection = selection
         self.sections = tuple(self._sections())
 
@@ -318,13 +366,30 @@ class _Draft:
             for lane in seed.tokens_by_lane:
                 seeds.setdefault(lane, []).append(seed)
         carried = self._view.covered_by(self.selection.seeds)
-        sections = (
+        sections = [
             self._section(lane, read.get(lane, []), seeds.get(lane, []), carried)
             for lane in {**read, **seeds}
-            # A lane of which nothing new is known keeps the section that it has.
-            if lane in read or len(seeds[lane]) > 1
-        )
-        yield from sorted(sections, key=lambda section: section.covers[0])
+        ]
+        told = self._with_call_lanes([section for section in sections if section.covers])
+        yield from sorted(told, key=lambda section: section.covers[0])
+
+    def _with_call_lanes(self, sections: Sequence[PlannedSection]) -> Sequence[PlannedSection]:
+        """Name for each section the others that hold the calls that its events answer."""
+        owners: dict[Lane, set[int]] = {}
+        for event in (*self.selection.again, *self.selection.live):
+            owners.setdefault(event.lane, set()).update(o for o in event.owner_seqs if o)
+        return [
+            replace(
+                section,
+                call_lanes=frozenset(
+                    other.lane
+                    for other in sections
+                    if other.lane != section.lane
+                    and any(contains(other.covers, o) for o in owners.get(section.lane, ()))
+                ),
+            )
+            for section in sections
+        ]
 
     def _section(
         self,
@@ -335,26 +400,59 @@ class _Draft:
     ) -> PlannedSection:
         seqs = of_seqs(event.seq for event in read)
         seeded = union(pair for seed in seeds for pair in seed.covers_by_lane[lane])
+        covers = union((*seqs, *intersect(seeded, carried)))
         return PlannedSection(
             lane=lane,
             seqs=seqs,
-            covers=union((*seqs, *intersect(seeded, carried))),
+            covers=covers,
             seed_fold_seqs=tuple(seed.seq for seed in seeds),
             tokens=sum(event.tokens for event in read)
             + sum(seed.tokens_by_lane[lane] for seed in seeds),
+            tokens_before=sum(e.tokens for e in read if self._view.index.is_live(e.seq))
+            + self._superseded_tokens(lane, covers),
+        )
+
+    def _superseded_tokens(self, lane: Lane, covers: Ranges) -> int:
+        """Tokens of the lane's sections that would be shown no more."""
+        return sum(
+            shown.tokens_by_lane[lane]
+            for shown in self._view.folds
+            for section in shown.sections
+            if section.lane == lane
+            and not subtract(section.belongs, covers)
+            and self._view.rank_of(shown, lane) <= size(covers)
         )
 
     @property
-    def superseded_tokens(self) -> int:
-        """Tokens of the sections that would be shown no more."""
-        covers = {section.lane: section.covers for section in self.sections}
-        total = sum(size(ranges) for ranges in covers.values())
-        return sum(
-            shown.tokens_by_lane[section.lane]
-            for shown in self._view.folds
-            if size_of(shown) <= total
-            for section in shown.sections
-            if not subtract(section.belongs, covers.get(section.lane, ()))
+    def most_tokens(self) -> int:
+        """What all sections together may take."""
+        superseded = self.saved_tokens - self.freed_tokens
+        others = sum(shown.tokens for shown in self._view.folds) - superseded
+        staying = sum(section.tokens for section in self.sections if self._stays(section))
+        return staying + self._view.policy.most_summary_tokens(others + staying)
+
+    def _stays(self, section: PlannedSection) -> bool:
+        return section.is_carried and not self._tightens
+
+    def _shared_out(self) -> tuple[PlannedSection, ...]:
+        """Let every section take its part of what all may take, by what it stands for.
+
+        Each gets as much as a short one needs, as long as there is enough for all.
+        """
+        made = [section for section in self.sections if not self._stays(section)]
+        staying = sum(section.tokens for section in self.sections if self._stays(section))
+        most = self.most_tokens - staying
+        least = LEAST_SECTION_TOKENS if LEAST_SECTION_TOKENS * len(made) <= most else 0
+        total = max(1, sum(section.tokens for section in made))
+        left = most - least * len(made)
+        return tuple(
+            replace(
+                section,
+                most_tokens=section.tokens
+                if self._stays(section)
+                else max(1, least + left * section.tokens // total),
+            )
+            for section in self.sections
         )
 
     @property
@@ -365,28 +463,22 @@ class _Draft:
     @property
     def saved_tokens(self) -> int:
         """What a summary of no length would save."""
-        return self.freed_tokens + self.superseded_tokens
+        return sum(section.tokens_before for section in self.sections)
 
     def plan(self, *, level: int, moment: Moment, is_staged: bool) -> Plan:
         from_seq, to_seq = self.selection.span
         return Plan(
             from_seq=from_seq,
             to_seq=to_seq,
-            sections=self.sections,
+            sections=self._shared_out(),
             level=level,
             moment=moment,
             is_staged=is_staged,
-            tokens_before=self.saved_tokens,
         )
 
 
 def _by_seq(event: PlanEvent) -> int:
     return event.seq
-
-
-def size_of(shown: ShownFold) -> int:
-    """Return how many events a fold covers."""
-    return sum(size(section.covers) for section in shown.fold.sections)
 
 
 # Interval
@@ -502,7 +594,7 @@ def _plan_by_size(search: _Search) -> Plan | Nothing:
     if trigger is not None and view.tokens_now < trigger and not search.is_asked:
         detail = f"{view.tokens_now} tokens, folding begins at {trigger}"
         return Nothing("below_threshold", detail)
-    keep = _kept_events(policy)
+    keep = _kept_events(view)
     if len(view.live) <= keep:
         search.refuse("too_few_events", f"{len(view.live)} live events, {keep} are kept")
         end = 0
@@ -512,14 +604,30 @@ def _plan_by_size(search: _Search) -> Plan | Nothing:
     return plan or search.nothing()
 
 
-def _kept_events(policy: CompactionPolicy) -> int:
+def _kept_events(view: PlanView) -> int:
+    """Return how many of the newest live events stay."""
+    policy = view.policy
     match policy.strategy:
         case "threshold" | "both":
             return policy.event_retention_size
         case "window":
             return policy.window_size
         case _:
-            return policy.preserve_recent
+            return _recent_events(view)
+
+
+def _recent_events(view: PlanView) -> int:
+    """Return how many of the newest events ``auto`` keeps: as many as the policy says, but no more
+    than fit into a part of the window. What the model has not answered yet is kept whole."""
+    left = RECENT_SHARE * view.policy.full_tokens
+    kept = 0
+    newest = view.boundaries.group_of(view.live[-1].seq) if view.live else ()
+    for event in reversed(view.live[-view.policy.preserve_recent :]):
+        left -= event.tokens
+        if left < 0 and event.seq not in newest:
+            break
+        kept += 1
+    return min(kept, view.policy.preserve_recent)
 
 
 def _frees_enough(search: _Search) -> Callable[[_Draft], Nothing | None]:
@@ -575,6 +683,7 @@ def _plan_seeded(
     *,
     is_enough: Callable[[_Draft], Nothing | None],
     lanes: frozenset[Lane] | None = None,
+    tightens: bool = False,
 ) -> Plan | None:
     """Fold a span, going on from these folds and from all that then lie in between."""
     view = search.view
@@ -591,20 +700,41 @@ def _plan_seeded(
     ]
     selection = view.select(inner, seeds=seeds, lanes=lanes)
     level = max((seed.fold.level for seed in selection.seeds), default=1)
-    return search.attempt(selection, span, level=level, is_enough=is_enough)
+    return search.attempt(
+        selection,
+        span,
+        level=level,
+        is_enough=is_enough,
+        has_worth_check=not tightens,
+        tightens=tightens,
+    )
 
 
 def _plan_auto(search: _Search, end: int) -> Plan | None:
-    """Fold the oldest stretch that takes enough of what is there, beside the folds before it."""
+    """Fold the oldest stretch that takes enough of what is there, beside the folds before it; when
+    there is none, summaries and what is between them; when that frees too little as well, any
+    stretch that frees something, though the last summary took more."""
+    return (
+        _plan_run(search, end)
+        or _plan_squeeze(search, end)
+        or _plan_run(search, end, has_worth_check=False)
+    )
+
+
+def _plan_run(search: _Search, end: int, *, has_worth_check: bool = True) -> Plan | None:
     target = search.policy.summary_ratio * search.view.tokens_now
     for run in _live_runs(search.view, end):
         for cut in _auto_cuts(search, run, target):
             span = (run[0].seq, cut)
-            selection = search.view.select(span)
-            plan = search.attempt(selection, span, is_enough=_frees_enough(search))
+            plan = search.attempt(
+                search.view.select(span),
+                span,
+                is_enough=_frees_enough(search),
+                has_worth_check=has_worth_check,
+            )
             if plan is not None:
                 return plan
-    return _plan_squeeze(search, end)
+    return None
 
 
 def _auto_cuts(search: _Search, run: Sequence[PlanEvent], target: float) -> Iterator[int]:
@@ -647,22 +777,33 @@ def _live_runs(view: PlanView, end: int) -> Iterable[list[PlanEvent]]:
 
 
 def _plan_squeeze(search: _Search, end: int) -> Plan | None:
-    """Fold summaries and what stands between them, when nothing else frees enough."""
+    """Fold summaries and what stands between them, when nothing else frees enough.
+
+    This is what keeps a request bounded: summaries that have come to take too much become one that
+    takes no more than it may.
+    """
+    view = search.view
     least = MIN_FREED_RATIO * (search.policy.trigger_tokens or 0)
+    blocked = view.blocked() if not search.is_asked else ()
 
     def is_enough(draft: _Draft) -> Nothing | None:
-        # The new summary takes about as much as the largest that it replaces.
-        kept = max((seed.tokens for seed in draft.selection.seeds), default=0)
-        freed = draft.saved_tokens - kept
+        # The new summary takes about as much as the largest that it replaces, unless it may not.
+        largest = max((seed.tokens for seed in draft.selection.seeds), default=0)
+        freed = draft.saved_tokens - min(largest, draft.most_tokens)
         if draft.selection.seeds and freed >= least:
             return None
         return Nothing("no_progress", f"{freed} tokens would be freed, {least:g} are worth a fold")
 
-    if len(search.view.folds) < 2:  # noqa: PLR2004 - a summary alone is as short as it gets
-        return None
-    for start, stop in search.view.segments(max(end, *(f.fold.to_seq for f in search.view.folds))):
-        seeds = [shown for shown in search.view.folds if shown.is_within((start, stop))]
-        plan = _plan_seeded(search, (start, stop), seeds, is_enough=is_enough) if seeds else None
+    for start, stop in view.segments(max([end, *(shown.fold.to_seq for shown in view.folds)])):
+        seeds = [shown for shown in view.folds if shown.is_within((start, stop))]
+        if intersect(view.covered_by(seeds), blocked):
+            search.refuse("refused_span", f"from {start} to {stop} was undone or refused")
+            continue
+        plan = (
+            _plan_seeded(search, (start, stop), seeds, is_enough=is_enough, tightens=True)
+            if seeds
+            else None
+        )
         if plan is not None:
             return plan
     return None

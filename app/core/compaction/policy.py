@@ -27,6 +27,13 @@ DEFAULT_PRESERVE_RECENT: Final = 10
 DEFAULT_SUMMARY_RATIO: Final = 0.3
 #: Strands' window of messages.
 DEFAULT_WINDOW_SIZE: Final = 40
+#: What all summaries together may take of the size from which on a policy folds. What one fold may
+#: take is what the others leave of it, and at least the second part: a section that is cut to
+#: nothing would tell nothing.
+SUMMARIES_SHARE: Final = 0.5
+FOLD_SHARE: Final = 0.125
+#: What ``auto`` keeps of the newest events is at most this part.
+RECENT_SHARE: Final = 0.2
 
 _MOMENTS: Final[Mapping[Strategy, tuple[Moment, ...]]] = {
     "none": (),
@@ -96,6 +103,18 @@ class CompactionPolicy:
         if self.strategy == "auto":
             return int(self.trigger_ratio * self.context_window)
         return None
+
+    @property
+    def full_tokens(self) -> int:
+        """What a request may grow to: the trigger, or where there is none, what ``auto`` would
+        have."""
+        trigger = self.trigger_tokens
+        return int(self.trigger_ratio * self.context_window) if trigger is None else trigger
+
+    def most_summary_tokens(self, others_tokens: int) -> int:
+        """Return what the sections of one fold may take beside summaries of so many tokens."""
+        left = int(SUMMARIES_SHARE * self.full_tokens) - others_tokens
+        return max(1, left, int(FOLD_SHARE * self.full_tokens))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

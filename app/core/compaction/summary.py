@@ -30,6 +30,7 @@ from app.core.compaction.ledger import (
 from app.core.compaction.said import Speaker, said
 from app.core.compaction.statements import any_of, one_line, overlap, words
 from app.core.compaction.story import fit_story
+from app.core.contents import Part
 from app.core.events import Events
 from app.core.ranges import Ranges, intersect, of_seqs, union
 
@@ -65,6 +66,8 @@ class SectionSummary:
     #: Why it is not what the policy asked for: a rejection or the code of a provider's error.
     fallback_reason: str | None = None
     prompt_version: int | None = None
+    #: Of an earlier section that is carried as it is; else there is only the text.
+    parts: tuple[Part, ...] = ()
 
     def details(self) -> dict[str, Json]:
         """Return how it came about, for the fold's record."""

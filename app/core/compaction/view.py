@@ -270,8 +270,17 @@ class PlanView:
         covers = union(
             pair for seed in seeds for ranges in seed.covers_by_lane.values() for pair in ranges
         )
-        gone = union((*self.index.live, *self.index.rewound))
-        return subtract(covers, union((*gone, *((seq, seq) for seq in self.facts.waiting))))
+        waiting = ((seq, seq) for seq in self.facts.waiting)
+        return subtract(covers, union((*self._not_covered, *waiting)))
+
+    def rank_of(self, shown: ShownFold, lane: Lane) -> int:
+        """Return how many events a section covers now: what decides between it and others."""
+        return size(subtract(shown.covers_by_lane[lane], self._not_covered))
+
+    @cached_property
+    def _not_covered(self) -> Ranges:
+        """What later pins opened, and what was rewound."""
+        return union((*self.index.live, *self.index.rewound))
 
     def _within(
         self, events: Iterable[PlanEvent], span: Range, lanes: frozenset[Lane] | None
