@@ -9,16 +9,19 @@ from fastapi import FastAPI
 from app import __version__
 from app.api.bodies import BodyLimits
 from app.api.errors import add_error_handlers
-from app.api.middleware import Compression, RequestContext
+from app.api.middleware import Compression, InFlight, RequestContext
 from app.api.openapi import use_own_document
-from app.api.routes import compactions, events, health, jobs, recall, sessions, usage
+from app.api.routes import compactions, events, health, jobs, metrics, recall, sessions, usage
 from app.api.routes import compile as compiling
 from app.jobs.worker import running
+from app.observability.loop_lag import LoopLag
+from app.observability.metrics import Metrics
 from app.settings import Settings
-from app.wiring import build_parts
+from app.wiring import build_parts, build_telemetry
 
 ROUTERS: Final = (
     health.router,
+    metrics.router,
     sessions.router,
     events.router,
     compactions.router,
@@ -36,10 +39,14 @@ def create_app(settings: Settings) -> FastAPI:
         settings: with the URL of a migrated database.
     """
 
+    telemetry = build_telemetry(settings)
+    loop_lag = LoopLag(telemetry.meter.loop_lagged)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            parts = await stack.enter_async_context(build_parts(settings))
+            await stack.enter_async_context(loop_lag.measuring())
+            parts = await stack.enter_async_context(build_parts(settings, telemetry))
             app.state.services = parts.services
             if settings.worker == "embedded":
                 worker = running(
@@ -59,12 +66,29 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.draining = False
+    app.state.loop_lag = loop_lag
+    app.state.metrics = telemetry.metrics
     app.state.limits = BodyLimits(max_batch_bytes=settings.max_batch_bytes)
     use_own_document(app)
     add_error_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(Compression)
-    app.add_middleware(RequestContext)
+    app.add_middleware(
+        RequestContext, meter=telemetry.meter, in_flight=_counted_in_flight(telemetry.metrics)
+    )
     for router in ROUTERS:
-        app.include_router(router)
+        if router is not metrics.router or settings.metrics_port is None:
+            app.include_router(router)
     return app
+
+
+def _counted_in_flight(metrics: Metrics) -> InFlight:
+    in_flight = InFlight()
+    gauge = metrics.gauge("http_requests_in_flight")
+
+    def refresh() -> None:
+        for route, count in in_flight.by_route().items():
+            gauge.labels(route).set(count)
+
+    metrics.before_scrape(refresh)
+    return in_flight

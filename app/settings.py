@@ -85,6 +85,10 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         default=8080, description="Port to listen on; 0 takes a free one."
     )
+    metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = Field(
+        default=None,
+        description="Port for `/metrics` alone, without a key. Not set: on the API's, with one.",
+    )
     auth: Literal["on", "off"] = Field(
         default="on", description="`off` needs no key, and is refused off loopback."
     )

@@ -3,9 +3,12 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib.resources import files
 
 import httpx
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app import __version__
 from app.core.canonical import Json
 from app.core.model_rules import ModelRules
 from app.core.policy import DEFAULT_POLICY, effective_policy
@@ -13,6 +16,8 @@ from app.formats import CONVERTERS
 from app.formats.rules.loader import RulesError
 from app.jobs.registry import handlers
 from app.jobs.worker import Worker, WorkerLimits
+from app.observability.meter import Meter
+from app.observability.metrics import Metrics
 from app.ports import SummaryProvider
 from app.providers.clock import SystemClock
 from app.providers.model_rules import load_model_rules
@@ -59,7 +64,14 @@ from app.storage.idempotency import PgIdempotencyKeys
 from app.storage.jobs import PgJobQueue
 from app.storage.migrate import current_revision, head_revision
 from app.storage.plan_facts import PgCompactionReads
-from app.storage.pool import STATEMENT_TIMEOUT_S, create_engine
+from app.storage.pool import (
+    POOL_NAME,
+    STATEMENT_TIMEOUT_S,
+    connection_counts,
+    create_engine,
+    observed,
+)
+from app.storage.query_names import query_names
 from app.storage.sessions import PgSessions
 from app.storage.token_reports import PgTokenReports
 
@@ -83,6 +95,37 @@ class Parts:
     worker: Worker
 
 
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What a process counts, and into what. One for a process, made before anything runs."""
+
+    metrics: Metrics
+    meter: Meter
+    #: Models are counted by what these know of them.
+    rules: ModelRules
+
+
+def build_telemetry(settings: Settings) -> Telemetry:
+    """Return what a process counts with.
+
+    Raises:
+        SettingsError: the file of model rules cannot be used.
+    """
+    metrics, rules = Metrics(), _model_rules(settings)
+    metrics.gauge("build_info").labels(
+        __version__, _built_from(), head_revision() or "none", rules.date
+    ).set(1)
+    return Telemetry(metrics, Meter(metrics, rules, query_names()), rules)
+
+
+def _built_from() -> str:
+    """Return the revision of the source, which the build of an image writes beside the package."""
+    try:
+        return files("app").joinpath("REVISION").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return "unknown"
+
+
 @asynccontextmanager
 async def build(settings: Settings) -> AsyncIterator[Services]:
     """Give the services alone; as :func:`build_parts`."""
@@ -93,6 +136,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
 @asynccontextmanager
 async def build_parts(
     settings: Settings,
+    telemetry: Telemetry | None = None,
     *,
     application_name: str = "foldline",
     statement_timeout_s: float = STATEMENT_TIMEOUT_S,
@@ -101,6 +145,7 @@ async def build_parts(
 
     Args:
         settings: with the URL of a migrated database.
+        telemetry: the process's; None: what happens is counted for nobody.
         application_name: by which the database knows the process.
         statement_timeout_s: after this the database cancels a statement.
 
@@ -109,6 +154,7 @@ async def build_parts(
     """
     if settings.database_url is None:
         raise SettingsError({"FOLDLINE_DATABASE_URL": "is needed"})
+    telemetry = telemetry or build_telemetry(settings)
     engine = create_engine(
         settings.database_url.get_secret_value(),
         size=settings.db_pool_size,
@@ -116,15 +162,30 @@ async def build_parts(
         application_name=application_name,
         statement_timeout_s=statement_timeout_s,
     )
+    _count_connections(telemetry.metrics, engine)
+    database = PgDatabase(observed(engine, telemetry.meter))
     try:
         async with httpx.AsyncClient() as client:
-            yield _parts(settings, PgDatabase(engine), _providers(settings, client))
+            yield _parts(settings, telemetry, database, _providers(settings, client))
     finally:
         await engine.dispose()
 
 
+def _count_connections(metrics: Metrics, engine: AsyncEngine) -> None:
+    gauge = metrics.gauge("db_pool_connections")
+
+    def refresh() -> None:
+        for state, count in connection_counts(engine).items():
+            gauge.labels(POOL_NAME, state).set(count)
+
+    metrics.before_scrape(refresh)
+
+
 def _parts(
-    settings: Settings, database: PgDatabase, providers: Mapping[str, SummaryProvider]
+    settings: Settings,
+    telemetry: Telemetry,
+    database: PgDatabase,
+    providers: Mapping[str, SummaryProvider],
 ) -> Parts:
     clock = SystemClock()
     tokens = Tokenizer()
@@ -140,7 +201,7 @@ def _parts(
     sessions = PgSessions()
     keys = PgIdempotencyKeys()
     jobs, counters = PgJobQueue(), PgCompactionCounters()
-    reports, rules = PgTokenReports(), _model_rules(settings)
+    reports, rules = PgTokenReports(), telemetry.rules
     default_policy = _default_policy(settings)
     wake_up = _WakeUp()
     schedule = ScheduleCompaction(

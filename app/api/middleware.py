@@ -2,7 +2,8 @@
 
 import gzip
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import internal_error
+from app.observability.meter import Meter
 
 #: Smaller answers gain nothing.
 MIN_COMPRESSED_BYTES: Final = 1024
@@ -19,34 +21,74 @@ MIN_COMPRESSED_BYTES: Final = 1024
 GZIP_LEVEL: Final = 3
 ZSTD_LEVEL: Final = 3
 MAX_REQUEST_ID_CHARACTERS: Final = 128
+#: What is said in place of the route where no route takes the path.
+NO_ROUTE: Final = "none"
 
 log = structlog.get_logger(__name__)
 
 
-class RequestContext:
-    """Binds the request's id, echoes it, and answers what nothing else caught."""
+class InFlight:
+    """The requests that are being answered now."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self) -> None:
+        self._scopes: dict[int, Scope] = {}
+        self._known: set[str] = set()
+
+    def add(self, scope: Scope) -> None:
+        """Take a request. Which route it has will be seen in its scope."""
+        self._scopes[id(scope)] = scope
+
+    def remove(self, scope: Scope) -> None:
+        """Take the end of its answer."""
+        self._scopes.pop(id(scope), None)
+
+    def by_route(self) -> Mapping[str, int]:
+        """Return how many there are, by route; routes that had some once are told with 0."""
+        counts = Counter(map(route_of, list(self._scopes.values())))
+        self._known |= counts.keys()
+        return {route: counts[route] for route in self._known}
+
+
+def route_of(scope: Scope) -> str:
+    """Return the template of the path, never the path: ids are the caller's."""
+    return getattr(scope.get("route"), "path", NO_ROUTE)
+
+
+class RequestContext:
+    """Binds the request's id, echoes it, counts, and answers what nothing else caught."""
+
+    def __init__(self, app: ASGIApp, *, meter: Meter, in_flight: InFlight) -> None:
         self.app = app
+        self._meter = meter
+        self._in_flight = in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        self._in_flight.add(scope)
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            self._in_flight.remove(scope)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         request_id = _request_id(headers)
         trace = headers.get("traceparent")
-        status = 0
+        status = answer_bytes = 0
         started_s = time.perf_counter()
 
         async def send_with_ids(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answer_bytes
             if message["type"] == "http.response.start":
                 status = message["status"]
                 answer = MutableHeaders(scope=message)
                 answer["X-Request-Id"] = request_id
                 if trace:
                     answer["traceparent"] = trace
+            else:
+                answer_bytes += len(message.get("body", b""))
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
@@ -57,14 +99,33 @@ class RequestContext:
                 log.exception("request_failed")
                 if not status:
                     await internal_error(scope["path"])(scope, receive, send_with_ids)
+            duration_s = time.perf_counter() - started_s
+            route = route_of(scope)
             log.debug(
                 "request_handled",
                 method=scope["method"],
-                # The template, not the path: ids are the caller's.
-                route=getattr(scope.get("route"), "path", None),
+                route=route,
                 status=status,
-                duration_ms=round((time.perf_counter() - started_s) * 1000, 1),
+                duration_ms=round(duration_s * 1000, 1),
             )
+        # Without a status nobody was there any more to be answered.
+        if status:
+            self._meter.answered(
+                scope["method"],
+                route,
+                status,
+                duration_s=duration_s,
+                request_bytes=_length(headers),
+                response_bytes=answer_bytes,
+            )
+
+
+def _length(headers: Headers) -> int | None:
+    """Return the size of the body, None where it comes in pieces and nobody has said."""
+    length = headers.get("content-length", "")
+    if length.isascii() and length.isdigit():
+        return int(length)
+    return None if "transfer-encoding" in headers else 0
 
 
 def _request_id(headers: Headers) -> str:

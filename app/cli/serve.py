@@ -12,6 +12,8 @@ import gc
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from types import FrameType
 from typing import Final
@@ -25,7 +27,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.cli.database import running_database
 from app.main import create_app
+from app.observability.listener import listening
 from app.observability.logging import configure_logging
+from app.observability.metrics import Metrics
 from app.settings import PREFIX, Settings, SettingsError, load_settings
 from app.storage.migrate import migrate
 
@@ -86,12 +90,17 @@ def run(arguments: argparse.Namespace) -> int:
     configure_logging(level=settings.log_level, line_format=settings.log_format)
     # Also what uvicorn's repeated signal meets at the end: a drained server has done its work.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with bound_socket(settings) as listener, running_database(settings) as url:
+    with (
+        bound_socket(settings) as listener,
+        bound_metrics_socket(settings) as metrics_listener,
+        running_database(settings) as url,
+    ):
         if settings.migrates_on_start:
             asyncio.run(migrate(url))
         application = create_app(settings.model_copy(update={"database_url": SecretStr(url)}))
         _settle_garbage_collector()
-        return serve(application, listener, grace_s=settings.shutdown_grace_s)
+        with answering_scrapes(application.state.metrics, metrics_listener):
+            return serve(application, listener, grace_s=settings.shutdown_grace_s)
 
 
 def _settle_garbage_collector() -> None:
@@ -136,9 +145,39 @@ def bound_socket(settings: Settings) -> socket.socket:
     Raises:
         SettingsError: the host or the port cannot be had.
     """
+    return _bound(settings, settings.port, "PORT")
+
+
+@contextmanager
+def bound_metrics_socket(settings: Settings) -> Iterator[socket.socket | None]:
+    """Bind the address of the metrics, if they have one of their own; closed with the block.
+
+    Raises:
+        SettingsError: the host or the port cannot be had.
+    """
+    if settings.metrics_port is None:
+        yield None
+        return
+    with _bound(settings, settings.metrics_port, "METRICS_PORT") as listener:
+        yield listener
+
+
+@contextmanager
+def answering_scrapes(metrics: Metrics, listener: socket.socket | None) -> Iterator[None]:
+    """Answer scrapes on a socket of their own, if there is one, while the block runs."""
+    if listener is None:
+        yield
+        return
+    host, port = listener.getsockname()[:2]
+    with listening(metrics, listener):
+        log.info("metrics_started", host=host, port=port)
+        yield
+
+
+def _bound(settings: Settings, port: int, name: str) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            settings.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
         raise SettingsError({PREFIX + "HOST": f"{settings.host}: {error.strerror}"}) from error
@@ -149,6 +188,6 @@ def bound_socket(settings: Settings) -> socket.socket:
     except OSError as error:
         listener.close()
         raise SettingsError(
-            {PREFIX + "PORT": f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"}
+            {PREFIX + name: f"cannot listen on {settings.host}:{port}: {error.strerror}"}
         ) from error
     return listener

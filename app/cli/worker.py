@@ -7,16 +7,19 @@ exits 0; a second signal ends it at once.
 import argparse
 import asyncio
 import signal
+import sys
 from typing import Final
 
 import structlog
 from pydantic import SecretStr
 
 from app.cli.database import running_database
+from app.cli.serve import answering_scrapes, bound_metrics_socket
 from app.observability.logging import configure_logging
+from app.observability.loop_lag import LoopLag
 from app.settings import Settings, load_settings
 from app.storage.migrate import migrate
-from app.wiring import build_parts
+from app.wiring import Telemetry, build_parts, build_telemetry
 
 #: Nobody waits for a worker's statement, and a long session takes a while to read.
 STATEMENT_TIMEOUT_S: Final = 60.0
@@ -35,19 +38,30 @@ def run(arguments: argparse.Namespace) -> int:
     del arguments
     settings = load_settings()
     configure_logging(level=settings.log_level, line_format=settings.log_format)
-    with running_database(settings) as url:
+    # Until the loop takes the signals over: nothing is begun that would have to be finished.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    telemetry = build_telemetry(settings)
+    with (
+        bound_metrics_socket(settings) as listener,
+        running_database(settings) as url,
+        answering_scrapes(telemetry.metrics, listener),
+    ):
         if settings.migrates_on_start:
             asyncio.run(migrate(url))
-        asyncio.run(_work(settings.model_copy(update={"database_url": SecretStr(url)})))
+        asyncio.run(_work(settings.model_copy(update={"database_url": SecretStr(url)}), telemetry))
     return 0
 
 
-async def _work(settings: Settings) -> None:
+async def _work(settings: Settings, telemetry: Telemetry) -> None:
     stop = asyncio.Event()
     parts_of_a_worker = build_parts(
-        settings, application_name="foldline-worker", statement_timeout_s=STATEMENT_TIMEOUT_S
+        settings,
+        telemetry,
+        application_name="foldline-worker",
+        statement_timeout_s=STATEMENT_TIMEOUT_S,
     )
-    async with parts_of_a_worker as parts:
+    loop_lag = LoopLag(telemetry.meter.loop_lagged)
+    async with loop_lag.measuring(), parts_of_a_worker as parts:
         loop = asyncio.get_running_loop()
 
         def end() -> None:

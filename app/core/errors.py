@@ -277,6 +277,10 @@ class StorageUnavailableError(StorageError):
     retryable = True
 
 
+class LockTimeoutError(StorageUnavailableError):
+    """Another writer holds what this one has to lock, and did not let go in time."""
+
+
 class ProviderError(FoldlineError):
     """A model provider gave no usable answer."""
 

@@ -1,12 +1,13 @@
 """Where the stores' connections come from, and how a store runs a statement on one."""
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, LiteralString, Protocol
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.storage.pool import ANSWER_GRACE_S, driver_connection
+from app.storage.pool import ANSWER_GRACE_S, driver_connection, observer_of
 from app.storage.transaction import single_statement, snapshot, transaction
 
 #: For what copies or removes a whole session, which may be large.
@@ -49,6 +50,20 @@ async def fetch(
     The driver runs it directly, which halves the cost of a small statement. Only the first one of a
     transaction goes through SQLAlchemy, which sends BEGIN with it.
     """
+    sync = connection.sync_connection
+    observer = None if sync is None else observer_of(sync)
+    if observer is None:
+        return await _fetch(connection, sql, args)
+    started_s = time.perf_counter()
+    try:
+        return await _fetch(connection, sql, args)
+    finally:
+        observer.query_ran(sql, duration_s=time.perf_counter() - started_s)
+
+
+async def _fetch(
+    connection: AsyncConnection, sql: LiteralString, args: tuple[object, ...]
+) -> Sequence[Row]:
     driver = await driver_connection(connection)
     if driver.is_in_transaction() or _is_autocommit(connection):
         return await driver.fetch(sql, *args, timeout=_options(connection).get(_ANSWER_TIMEOUT))

@@ -2,6 +2,7 @@
 
     cannot connect, pool exhausted, server going down, timeout,      StorageUnavailableError
     deadlock, serialization failure, disk or connections used up     (retryable)
+    a lock was not to be had within its time                         LockTimeoutError, one of those
     a named constraint refused a row                                 ConstraintViolatedError
     anything else the database says                                  StorageError
 
@@ -16,7 +17,7 @@ from typing import Final
 import asyncpg
 from sqlalchemy import exc
 
-from app.core.errors import StorageError, StorageUnavailableError
+from app.core.errors import LockTimeoutError, StorageError, StorageUnavailableError
 
 # https://www.postgresql.org/docs/18/errcodes-appendix.html (2026-11-29)
 UNAVAILABLE_CLASSES: Final = (
@@ -31,10 +32,11 @@ UNAVAILABLE_STATES: Final = frozenset(
         "25P03",  # idle in transaction for too long; the session is gone
         "40001",  # serialization failure, also a conflict with recovery on a standby
         "40P01",  # deadlock
-        "55P03",  # lock not available within lock_timeout
         "57014",  # cancelled, which is how statement_timeout ends a statement
     }
 )
+# Lock not available within lock_timeout.
+LOCK_TIMEOUT_STATE: Final = "55P03"
 CONSTRAINT_CLASS: Final = "23"
 
 
@@ -54,6 +56,7 @@ def storage_errors() -> Iterator[None]:
     Raises:
         StorageUnavailableError: not reachable, not in time, or lost a race; trying again may help.
             After a commit was sent, whether it happened is unknown.
+        LockTimeoutError: of those, when another held a lock for too long.
         ConstraintViolatedError: a constraint refused a row.
         StorageError: any other refusal.
     """
@@ -78,6 +81,8 @@ def _translated(error: BaseException | None, *, lost: bool) -> StorageError:
     if lost or isinstance(error, asyncpg.InterfaceError | OSError | TimeoutError):
         return StorageUnavailableError()
     sqlstate = getattr(error, "sqlstate", None) or ""
+    if sqlstate == LOCK_TIMEOUT_STATE:
+        return LockTimeoutError()
     if sqlstate in UNAVAILABLE_STATES or sqlstate.startswith(UNAVAILABLE_CLASSES):
         return StorageUnavailableError()
     if sqlstate.startswith(CONSTRAINT_CLASS):

@@ -5,16 +5,20 @@ socket folder in `host`), and the engine's own URL, which ends up in messages, h
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 from uuid import uuid4
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
-from sqlalchemy import Connection, NullPool, event, exc
+from sqlalchemy import Connection, Engine, NullPool, QueuePool, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 # What an execution option of the engine says: may a statement run outside a transaction block?
 AUTOCOMMIT_OPTION: Final = "single_statement_autocommit"
+# An execution option too: who is told how long connections and statements take.
+OBSERVER_OPTION: Final = "foldline_observer"
+#: The pool of the primary, as metrics call it.
+POOL_NAME: Final = "rw"
 CONNECT_TIMEOUT_S: Final = 5.0
 # How long a request waits for a connection of the pool; beyond it, an early 503 serves better.
 POOL_TIMEOUT_S: Final = 5.0
@@ -24,6 +28,38 @@ STATEMENT_TIMEOUT_S: Final = 5.0
 ANSWER_GRACE_S: Final = 3.0
 # A transaction that waits for us this long has been forgotten, and holds locks.
 IDLE_IN_TRANSACTION_TIMEOUT_S: Final = 10.0
+
+
+class DatabaseObserver(Protocol):
+    """Is told how long the database takes. Costs microseconds and never raises."""
+
+    def pool_waited(self, pool: str, wait_s: float) -> None:
+        """Take how long a connection was waited for."""
+
+    def query_ran(self, sql: str, *, duration_s: float) -> None:
+        """Take a statement that ran, however it ended."""
+
+
+def observed(engine: AsyncEngine, observer: DatabaseObserver) -> AsyncEngine:
+    """Return the engine, on the same pool, with somebody who is told of what it does."""
+    return engine.execution_options(**{OBSERVER_OPTION: observer})
+
+
+def observer_of(source: Engine | Connection) -> DatabaseObserver | None:
+    """Return who is to be told of what an engine or one of its connections does."""
+    observer: DatabaseObserver | None = source.get_execution_options().get(OBSERVER_OPTION)
+    return observer
+
+
+def connection_counts(engine: AsyncEngine) -> dict[str, int]:
+    """Return how many connections of the pool are ``idle`` and ``used``, and the ``max``.
+
+    Behind a pooler none is kept, and none is counted.
+    """
+    pool = engine.sync_engine.pool
+    if not isinstance(pool, QueuePool):
+        return {"idle": 0, "used": 0, "max": 0}
+    return {"idle": pool.checkedin(), "used": pool.checkedout(), "max": pool.size()}
 
 
 def create_engine(

@@ -5,13 +5,14 @@ statement, takes `single_statement` and is one round trip in all.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.storage.errors import storage_errors
-from app.storage.pool import AUTOCOMMIT_OPTION
+from app.storage.pool import AUTOCOMMIT_OPTION, POOL_NAME, observer_of
 
 
 @asynccontextmanager
@@ -63,12 +64,25 @@ async def single_statement(engine: AsyncEngine) -> AsyncIterator[AsyncConnection
 @asynccontextmanager
 async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """Take a connection; one that did not answer in time is dropped, not given back."""
-    async with engine.connect() as connection:
+    async with AsyncExitStack() as stack:
+        connection = await _taken(stack, engine)
         try:
             yield connection
         except (TimeoutError, asyncio.CancelledError):
             await connection.invalidate()
             raise
+
+
+async def _taken(stack: AsyncExitStack, engine: AsyncEngine) -> AsyncConnection:
+    """Take a connection for as long as the stack is open, and tell how long it was waited for."""
+    observer = observer_of(engine.sync_engine)
+    started_s = time.perf_counter()
+    try:
+        return await stack.enter_async_context(engine.connect())
+    finally:
+        # Also when it was in vain: that wait was the longest.
+        if observer is not None:
+            observer.pool_waited(POOL_NAME, time.perf_counter() - started_s)
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ CONTRACT: dict[str, set[str]] = {
     "get /livez": set(),
     "get /readyz": set(),
     "get /startupz": set(),
+    "get /metrics": set(),
     "get /v1/info": set(),
     "get /v1/sessions": set(),
     f"put {S}": {"app_name", "user_id", "state", "policy", "metadata", "ttl_s"},
