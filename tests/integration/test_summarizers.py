@@ -34,6 +34,7 @@ from app.services.summarize_events import summarize_events
 from tests import readers
 from tests.builders import call, log, model, response, user
 from tests.compiling import append, parse_items
+from tests.fakes import held_out_canaries
 from tests.fakes.canaries import CHINESE, ENGLISH, Canary, surviving
 from tests.fakes.model_server import (
     APOLOGY,
@@ -143,7 +144,11 @@ def recorded(read: Any, data: Path) -> Iterator[tuple[str, Sequence[Event]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("canaries", [ENGLISH, CHINESE], ids=["english", "chinese"])
+@pytest.mark.parametrize(
+    "canaries",
+    [ENGLISH, CHINESE, held_out_canaries.ENGLISH, held_out_canaries.CHINESE],
+    ids=["english", "chinese", "english that was not tuned on", "chinese that was not tuned on"],
+)
 @pytest.mark.parametrize("read", FAMILIES, ids=[read.__name__ for read in FAMILIES])
 async def test_what_is_planted_in_a_recorded_session_survives_every_rolling_fold(
     shared_data: Path, read: Any, canaries: tuple[Canary, ...]

@@ -57,7 +57,7 @@ SHORTER: Final = 0.97
 
 
 #: A last section takes at most this part of all that it stands for.
-MOST_LEFT: Final = 0.4
+MOST_LEFT: Final = 0.45
 
 
 def covered_characters(run: ConformanceRun) -> int:

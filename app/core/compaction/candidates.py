@@ -16,10 +16,12 @@ from typing import Final
 
 from app.core.compaction.cues import (
     class_of,
+    is_bare,
     is_emphatic,
     is_heading,
     is_open_question,
     is_prose,
+    is_small_talk,
     is_strong_rule,
     label_of,
     points_back,
@@ -34,6 +36,7 @@ from app.core.compaction.statements import (
     names,
     overlap,
     statements,
+    word_count,
     words,
 )
 from app.core.events import Events
@@ -46,6 +49,9 @@ MAX_READ_CHARACTERS: Final = 24_000
 TYPED_CHARACTERS: Final = 1_500
 #: What a person types tells something, in whatever language, unless it is shorter than this.
 TYPED_WORDS: Final = 4
+#: Few statements are typed beside what agents and tools say, and nobody else remembers them: they
+#: weigh, also without any word that says what kind of statement they are.
+TYPED_SCORE: Final = 2.5
 #: Statements of one line are joined up to this length.
 MAX_JOINED_CHARACTERS: Final = 320
 
@@ -225,11 +231,12 @@ def _draft(
     score += _ROLE_SCORE[speaker]
     if len(saying.text) > TYPED_CHARACTERS:
         score -= 0.0 if heading is not None else 1.0
-    elif speaker is Speaker.USER and len(words(text)) >= TYPED_WORDS:
-        score += 1.0
+    elif speaker is Speaker.USER and _is_worth_typing(text):
+        score += TYPED_SCORE
     if score < _LEAST_SCORE[speaker] or is_heading(text):
         return None
-    told = text.removeprefix(label).strip() if labelled is not None and not is_data else text
+    is_told_by_heading = labelled is not None and not is_data and is_bare(label)
+    told = text.removeprefix(label).strip() if is_told_by_heading else text
     return _Draft(speaker, kind or LedgerClass.FACT, text, told, score)
 
 
@@ -250,6 +257,10 @@ def _kind(saying: _Saying, text: str, heading: LedgerClass | None) -> LedgerClas
         # An agent's "must" binds nobody; the sentence may still tell something.
         return None
     return kind
+
+
+def _is_worth_typing(text: str) -> bool:
+    return word_count(text) >= TYPED_WORDS and not is_small_talk(text)
 
 
 def _limits(text: str) -> bool:

@@ -17,7 +17,10 @@ import re
 from typing import Final
 
 from app.core.compaction.ledger import LedgerClass
-from app.core.compaction.statements import CJK, NEGATION, any_of
+from app.core.compaction.statements import CJK, NEGATION, any_of, word_count
+
+#: Words beside small talk that tell something.
+MIN_TOLD_WORDS: Final = 2
 
 # Words that forbid or demand whatever the rest of the sentence says.
 _STRONG_RULE: Final = any_of(
@@ -122,6 +125,12 @@ _LABEL_CLASSES: Final = (
         ),
     ),
 )
+#: Words of a label that say no more than that what follows is of its kind.
+_LABEL_QUALIFIER: Final = any_of(
+    r"\b(?:hard|soft|strict|firm|safety|user(?:['’]s)?|my|our|the|a|an|one|more|another|key|main"
+    r"|important|current|general|open|quick|side|new|last|first)\b",
+    r"用户|安全|硬性|重要|当前|我|我们|你|的|新|主要|一般|一条|几个|补充",
+)
 _QUESTION_END: Final = re.compile(r"[?？]\W*$|[吗呢么]\W*$")
 _COPULA: Final = any_of(
     r"\b(?:is|are|was|were|has|have|named?|called|lives?|uses?|runs?|costs?|belongs?|owns?"
@@ -131,6 +140,19 @@ _COPULA: Final = any_of(
 _POINTING: Final = any_of(
     r"\b(?:it|its|them|they|their|this|that|these|those|he|she|him|her|both|neither)\b",
     r"[它其此]|这个|那个|这些|那些|他们?|她们?|该",
+)
+# What keeps a conversation going and says nothing by itself.
+_SMALL_TALK: Final = any_of(
+    r"\b(?:hi|hello|hey|thanks?|thank|thx|cheers|welcome|bye|morning|evening|please|ok(?:ay)?"
+    r"|ye(?:s|ah|p)|no(?:pe)?|sure|right|exactly|indeed|great|good|nice|perfect|cool|fine|awesome"
+    r"|excellent|wonderful|lovely|well|go(?:ing)?|ahead|continue|carry|proceed|keep|let(?:['’]s)?"
+    r"|try|do|does|did|done|look(?:s|ing)?|see|sounds?|seems?|works?|working|help(?:s|ful)?|hope"
+    r"|know|think|guess|again|now|then|next|so|far|on|and|but|or|if|when|as|the|an?|with|to|for|of"
+    r"|in|at|is|are|was|be|i|i['’](?:m|ll|ve|d)|you|your|we|us|me|my|it|it['’]s|that|that['’]s"
+    r"|this|there|all|just|really|very|much|more|lot|bit|also|too|can|could|would|will|may|have"
+    r"|has|what|how|who|any|anything|something|everything|one|thing)\b",
+    r"好的?|谢谢|多谢|感谢|辛苦|请|继续|可以|没问题|没错|嗯|对|是的|行|不错|很|太|明白|知道|了解|你好"
+    r"|您好|再见|早上好|下去|接着|看看|一下|我们|你们|[你您我吧了啊呢哦吗嘛呀的来做先再就也]",
 )
 _CODE_LIKE: Final = re.compile(
     r"[{};,(\[]\s*$|^\s*(?:def|class|import|from|const|let|var|return|fn|func|public)\b.*[:;{(=]"
@@ -160,6 +182,17 @@ def label_of(text: str) -> tuple[str, LedgerClass | None]:
         if pattern.search(label):
             return match[0], kind
     return match[0], None
+
+
+def is_bare(label: str) -> bool:
+    """Tell whether a label only names the kind of what follows, and no matter of its own.
+
+    "Hard constraint:" does; "Budget limit:" says what is limited.
+    """
+    rest = _LABEL_QUALIFIER.sub(" ", label)
+    for _, pattern in _LABEL_CLASSES:
+        rest = pattern.sub(" ", rest)
+    return word_count(rest) == 0
 
 
 def class_of(text: str) -> LedgerClass | None:
@@ -211,6 +244,11 @@ def is_emphatic(text: str) -> bool:
 def tells_of_something(text: str) -> bool:
     """Tell whether the statement says what something is, or has, or is called."""
     return _COPULA.search(text) is not None
+
+
+def is_small_talk(text: str) -> bool:
+    """Tell whether the statement only greets, thanks, agrees or asks to go on."""
+    return word_count(_SMALL_TALK.sub(" ", text)) < MIN_TOLD_WORDS
 
 
 def points_back(text: str) -> bool:

@@ -125,20 +125,26 @@ def _chosen(
         stretch: how much of the room is for weighty statements of the user only.
     """
     carried = {line: _cost(line, count) for line in known if line.kind is not LedgerClass.RULE}
-    # What others said gives way to the user's weighty statements; the cap sees to it.
-    firm = sum(cost for line, cost in carried.items() if not line.is_quoted)
+    # What others said, and what holds no value, gives way; the cap sees to it.
+    firm = sum(cost for line, cost in carried.items() if line.is_firm)
     least = int(room * NEW_SHARE)
     # New lines of no weight take the places of older ones of the same kind, and of no others.
-    left = room - sum(carried.values()) + min(least, sum(carried.values()) - firm)
-    left_for_user = max(room - firm, least)
+    quoted = sum(cost for line, cost in carried.items() if line.is_quoted)
+    left = room - sum(carried.values()) + min(least, quoted)
+    left_for_user = room - firm
+    # Only what would not be the first to leave again may take the place of a firm line.
+    displacing = max(0, least - left_for_user)
     light = stretch + int(room * STORY_SHARE)
     chosen: set[LedgerLine] = set()
     kinds = {line.kind for line in known}
     for one in sorted(rest, key=_rank):
         cost = _cost(one.line, count)
         cost += 0 if one.line.kind in kinds else HEADING_TOKENS
-        kept_free = stretch if one.speaker is Speaker.USER else light
-        if cost <= (left_for_user if one.is_weighty else left - kept_free):
+        if one.is_weighty:
+            most = left_for_user + (displacing if one.line.is_firm else 0)
+        else:
+            most = left - (stretch if one.speaker is Speaker.USER else light)
+        if cost <= most:
             chosen.add(one.line)
             kinds.add(one.line.kind)
             left_for_user -= cost

@@ -115,6 +115,15 @@ class LedgerLine:
         return _QUOTED.match(self.text) is not None
 
     @property
+    def is_firm(self) -> bool:
+        """Tell whether it is the user's and holds what can be looked up, or more than a fact."""
+        if self.is_quoted:
+            return False
+        if self.kind is not LedgerClass.FACT:
+            return True
+        return bool(exact_tokens(self.text) or names(self.text))
+
+    @property
     def left_out(self) -> int:
         """For how many older lines it stands; 0 for an ordinary one."""
         match = _LEFT_OUT.fullmatch(self.text)
@@ -376,13 +385,7 @@ _LEAVING: Final = (
 
 def _staying(line: LedgerLine) -> tuple[int, int, int]:
     newest = line.seqs[-1][1] if line.seqs else 0
-    if line.is_quoted:
-        weight = 0
-    elif line.kind is LedgerClass.FACT and not exact_tokens(line.text) and not names(line.text):
-        # Nothing in it can be looked up.
-        weight = 1
-    else:
-        weight = 2
+    weight = 0 if line.is_quoted else 2 if line.is_firm else 1
     return weight, _LEAVING.index(line.kind), newest
 
 

@@ -77,6 +77,8 @@ _FENCE: Final = re.compile(r"^\s*(?:```|~~~)")
 _BLANKS: Final = re.compile(r"\s+")
 
 _WORD: Final = re.compile(rf"[^\W\d_{CJK}][^\W_{CJK}]*(?:['’]\w+)?|\d+(?:[.,]\d+)*|[{CJK}]+")
+_WORD_WITH_BLANKS: Final = re.compile(rf"[^\W_{CJK}]+(?:['’]\w+)?")
+_CJK_CHARACTER: Final = re.compile(f"[{CJK}]")
 _STOP_WORDS: Final = frozenset(
     re.split(
         r"\s+",
@@ -164,6 +166,13 @@ def words(text: str) -> frozenset[str]:
         elif token not in _STOP_WORDS:
             found.add(_stem(token))
     return frozenset(found)
+
+
+def word_count(text: str) -> int:
+    """Return of about how many words the text is, the small ones included."""
+    characters = len(_CJK_CHARACTER.findall(text))
+    # Words of scripts without blanks have one or two characters.
+    return len(_WORD_WITH_BLANKS.findall(text)) + characters * 2 // 3
 
 
 def overlap(some: frozenset[str], others: frozenset[str]) -> float:

@@ -64,7 +64,57 @@ def test_wishes_decisions_states_and_facts_are_told_apart() -> None:
 
 
 def test_small_talk_is_left_out_of_the_ledger() -> None:
-    assert lines(user("Hello there!"), model("Hi, how are you today?"), user("谢谢你")) == []
+    said = (
+        user("Hello there!"),
+        model("Hi, how are you today?"),
+        user("谢谢你"),
+        user("Okay, thank you very much, please go on with that."),
+        user("好的，我们接着看看吧。"),
+    )
+
+    assert lines(*said) == []
+
+
+def test_what_a_user_types_is_taken_without_a_word_that_says_what_it_is() -> None:
+    said = ["Hands off the blue ledger.", "那只狗叫饼干。", "不用这么客气。"]
+
+    assert lines(*(user(text) for text in said)) == said
+
+
+def test_what_a_user_types_weighs_more_than_what_tools_return() -> None:
+    events = [user("Coffee black, two sugars.")]
+    for number in range(30):
+        events.append(call("fetch", id=f"c{number}"))
+        output = {"output": f"host-{number}.example listens on {8000 + number}, build v1.{number}"}
+        events.append(response(f"c{number}", name="fetch", result=output))
+
+    found = section(*events, budget=Budget(tokens=120, most_tokens=160))
+
+    assert "Coffee black, two sugars." in [line.text for line in found.ledger]
+
+
+def test_a_new_line_without_a_value_takes_the_place_of_none_with_one() -> None:
+    carried = [f"Shelf {number} holds crate KX-{number}." for number in range(12)]
+    full = section(*(user(text) for text in carried))
+    assert len(full.ledger) == len(carried)
+    budget = Budget(tokens=count(print_section(full)), most_tokens=count(print_section(full)))
+
+    found = section(
+        user("Somebody ought to water these poor plants."),
+        model("Fine."),
+        seed=print_section(full),
+        budget=budget,
+    )
+
+    assert [line.text for line in found.ledger] == carried
+
+
+def test_a_label_that_says_what_it_is_about_stays() -> None:
+    assert lines(user("Budget limit: $750."), user("预算上限：500元。")) == [
+        "Budget limit: $750.",
+        "预算上限：500元。",
+    ]
+    assert lines(user("Hard constraint: no deploys on Fridays.")) == ["no deploys on Fridays."]
 
 
 def test_a_question_is_open_until_the_other_side_spoke() -> None:
