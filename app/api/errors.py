@@ -114,7 +114,9 @@ def error_response(path: str, error: errors.FoldlineError) -> Response:
         headers["Retry-After"] = str(RETRY_AFTER_S)
         members["retry_after_s"] = RETRY_AFTER_S
     pointer = getattr(error, "pointer", "")
-    places = [(pointer, error.detail)] if pointer else []
+    # The empty pointer is the whole body, of which something is missing.
+    is_placed = bool(pointer) or isinstance(error, errors.InvalidInputError)
+    places = [(pointer, error.detail)] if is_placed else []
     return problem(
         path,
         status=status,

@@ -212,8 +212,8 @@ async def test_the_cap_of_the_app_s_policy_counts(api: Api) -> None:
         ({"seqs": [0]}, ["/seqs/0"]),
         ({"seqs": []}, ["/seqs"]),
         ({"seqs": ["1"]}, ["/seqs/0"]),
-        ({}, []),
-        ({"seqs": [1], "first": 1}, []),
+        ({}, [""]),
+        ({"seqs": [1], "first": 1}, [""]),
         ({"first": 0}, ["/first"]),
     ],
 )
