@@ -173,6 +173,33 @@ class LogRead:
     state: Mapping[str, Json]
     #: Canonical JSON of the arguments of the call that opened the reader's isolation scope.
     opening_args: str | None
+    #: Equal digests are equal indexes.
+    index_digest: str = ""
+    #: Only what follows a position was read: of what is before, an earlier read told.
+    is_rest: bool = False
+    #: What stands beside the log and was read in the same statement; None: it was not.
+    beside: "ReadBeside | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBefore:
+    """What an earlier read told of a log; the live events up to a position need no second one."""
+
+    incarnation: UUID
+    index: Index
+    index_digest: str
+    #: No event after this is known.
+    after_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBeside:
+    """What a compile needs besides the log."""
+
+    #: Of the model that was asked about; None: nothing is.
+    learnt: Learnt | None
+    #: None: the session is of before it was counted.
+    standing: "CompactionStanding | None"
 
 
 class Database(Protocol):
@@ -217,9 +244,24 @@ class EventLog(Protocol):
         """
 
     async def read_live(
-        self, connection: Connection, key: SessionKey, reader: Reader
+        self,
+        connection: Connection,
+        key: SessionKey,
+        reader: Reader,
+        *,
+        model: str = "",
+        before: ReadBefore | None = None,
     ) -> LogRead | None:
-        """Read what the reader sees now, in one statement; None if there is no such session."""
+        """Read what the reader sees now, in one statement; None if there is no such session.
+
+        Args:
+            connection: any.
+            key: the session's.
+            reader: whose lanes.
+            model: what is known of it is read beside.
+            before: what is known of the log already: if its index is still the one, only the live
+                events after it are read.
+        """
 
     async def read_at(
         self, connection: Connection, key: SessionKey, reader: Reader, as_of_seq: int
@@ -442,10 +484,17 @@ class CompiledRequest:
 class TokenReports(Protocol):
     """What was compiled lately, and what providers' reports of it taught."""
 
+    async def forgive_loss(self, connection: Connection) -> None:
+        """Let the transaction be reported as committed before it is safe from a crash."""
+
     async def remember(
-        self, connection: Connection, key: SessionKey, request: CompiledRequest
+        self,
+        connection: Connection,
+        key: SessionKey,
+        incarnation: UUID,
+        request: CompiledRequest,
     ) -> None:
-        """Keep a request for a day, to be erased with its session."""
+        """Keep a request for a day, to be erased with its session; not if that is gone already."""
 
     async def find(
         self, connection: Connection, key: SessionKey, fingerprint: str

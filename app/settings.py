@@ -161,6 +161,10 @@ class Settings(BaseSettings):
         default=10 * 1024 * 1024, description="Largest decoded request body, in bytes."
     )
     max_batch_events: Positive = Field(default=500, description="Most events of one append.")
+    compile_cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        default=64 * 1024 * 1024,
+        description="Memory for what compiles keep to go on from; 0 keeps nothing.",
+    )
     min_seq_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(
         default=0, description="How long a read waits for a `min_seq` above the head."
     )

@@ -52,6 +52,7 @@ from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
 from app.services.schedule_compaction import ScheduleCompaction
 from app.services.sessions import ManageSessions
+from app.services.settled_compiles import SettledCompiles
 from app.settings import Settings, SettingsError
 from app.storage.api_keys import PgApiKeys
 from app.storage.cache_uses import PgCacheUses
@@ -93,6 +94,8 @@ class Parts:
 
     services: Services
     worker: Worker
+    #: Writes behind the answers; to be closed.
+    compiles: RememberCompiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,11 @@ async def build_parts(
     database = PgDatabase(observed(engine, telemetry.meter))
     try:
         async with httpx.AsyncClient() as client:
-            yield _parts(settings, telemetry, database, _providers(settings, client))
+            parts = _parts(settings, telemetry, database, _providers(settings, client))
+            try:
+                yield parts
+            finally:
+                await parts.compiles.close()
     finally:
         await engine.dispose()
 
@@ -225,11 +232,13 @@ def _parts(
     append_marker = AppendMarker(
         database=database, keys=keys, append_events=append_events, clock=clock
     )
+    compiles = RememberCompiles(database=database, reports=reports)
     compile_context = CompileContext(
         database=database,
         log=log,
         given=GivenInputs(inputs=PgCompileInputs(), reports=reports, rules=rules),
-        compiles=RememberCompiles(database=database, reports=reports),
+        compiles=compiles,
+        settled=SettledCompiles(max_bytes=settings.compile_cache_bytes),
         append_events=append_events,
         tokens=tokens,
         token_method=tokens.method,
@@ -310,6 +319,7 @@ def _parts(
             database=database,
             event_log=log,
             reports=reports,
+            compiles=compiles,
             rules=rules,
             schedule=schedule,
         ),
@@ -324,7 +334,7 @@ def _parts(
         jobs=ManageJobs(database=database, jobs=jobs),
         rules_date=rules.date,
     )
-    return Parts(services, wake_up.worker)
+    return Parts(services, wake_up.worker, compiles)
 
 
 def _model_rules(settings: Settings) -> ModelRules:

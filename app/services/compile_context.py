@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
+from uuid import UUID
 
 from app.core.calibration import Calibration
 from app.core.canonical import Json
@@ -28,6 +29,7 @@ from app.core.compile.instruction import system_text
 from app.core.compile.pipeline import PassObserver, run_pipeline
 from app.core.compile.projection import Counted, Projection, count_result, project, scaled
 from app.core.compile.render import request_fields
+from app.core.compile.settle import can_settle, given_after, settle
 from app.core.compile.standing import (
     NOTHING_STANDS,
     Standing,
@@ -50,16 +52,19 @@ from app.core.model_rules import ModelRule
 from app.core.ranges import FOREVER
 from app.core.resolve import Log
 from app.ports import (
+    CompactionStanding,
     Connection,
     Database,
     EventLog,
     LogRead,
+    ReadBefore,
     SessionKey,
     TokenCounter,
 )
 from app.services.append_events import Append, AppendEvents, AppendResult
 from app.services.compile_given import Given, GivenInputs
 from app.services.remember_compiles import RememberCompiles
+from app.services.settled_compiles import SettledCompile, SettledCompiles
 
 #: How often a wait for a seq looks again.
 POLL_S: Final = 0.02
@@ -125,6 +130,21 @@ class Compiled:
     timing_ms: Mapping[str, float]
     explained: tuple[EventTrace, ...] | None = None
     appended: AppendResult | None = None
+    #: As it was read with the log; None: it was not.
+    compaction: CompactionStanding | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One run of the pipeline, and what is known of its result."""
+
+    read: LogRead
+    given: Given
+    inputs: CompileInput
+    result: CompileResult
+    counted: Counted
+    projection: Projection
+    standing: Standing
 
 
 @dataclass(slots=True)
@@ -158,6 +178,7 @@ class CompileContext:
         log: EventLog,
         given: GivenInputs,
         compiles: RememberCompiles,
+        settled: SettledCompiles,
         append_events: AppendEvents,
         tokens: TokenCounter,
         token_method: str,
@@ -170,6 +191,7 @@ class CompileContext:
         self._log = log
         self._given = given
         self._compiles = compiles
+        self._settled = settled
         self._append_events = append_events
         self._tokens = tokens
         self._token_method = token_method
@@ -197,44 +219,35 @@ class CompileContext:
                 request = replace(request, as_of_seq=appended.head_seq)
         observer = _Observer(PassTrace() if request.wants_explain else None)
         async with self._database.connection() as connection:
-            read = await self._read(connection, key, request)
-            given = await self._given.fetch(
-                connection,
-                key.tenant_id,
-                model=request.options.model,
-                digest=request.inputs,
-                state=read.state,
-            )
-            observer.lap("load")
-            inputs = self._compile_input(request, read, given)
-            result = self._run(read.events, inputs, observer)
-            if result.budget_actions:
-                read, inputs, result = await self._with_staged(
-                    connection, read, inputs=inputs, result=result
-                )
-            observer.lap("render")
-            counted, projection = self._project(inputs, result, read.events)
-            standing = await self._standing(connection, request, read, inputs=inputs, result=result)
-            await self._given.keep(connection, read, given)
-            if request.is_sent:
-                await self._compiles.remember(
-                    connection, key, inputs, result, counted=counted, standing=standing
-                )
+            run = await self._go_on(connection, key, request, observer)
+            if run is None:
+                run = await self._run_whole(connection, key, request, observer)
+            await self._given.keep(connection, run.read, run.given)
         if request.is_sent:
-            await self._compiles.learn(read, request.options.model, projection.reported)
-        self._check(result, request)
+            self._compiles.remember(
+                run.read, run.inputs, run.result, counted=run.counted, standing=run.standing
+            )
+            await self._compiles.learn(run.read, request.options.model, run.projection.reported)
+        self._settle(key, request, run)
+        self._check(run.result, request)
         compiled = self._answer(
             request,
-            inputs,
-            result,
+            run.inputs,
+            run.result,
             observer=observer,
-            events=read.events,
-            given=given,
-            counted=counted,
-            projection=projection,
-            standing=standing,
+            events=run.read.events,
+            given=run.given,
+            counted=run.counted,
+            projection=run.projection,
+            standing=run.standing,
         )
-        return replace(compiled, head_seq=read.head_seq, appended=appended)
+        beside = run.read.beside
+        return replace(
+            compiled,
+            head_seq=run.read.head_seq,
+            appended=appended,
+            compaction=beside.standing if beside else None,
+        )
 
     def stateless(
         self, events: Log, request: CompileRequest, state: Mapping[str, Json]
@@ -281,24 +294,157 @@ class CompileContext:
         )
         return replace(compiled, head_seq=head_seq)
 
+    # Running
+
+    async def _run_whole(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        request: CompileRequest,
+        observer: _Observer,
+    ) -> _Run:
+        """Run the pipeline over everything that the reader sees."""
+        read = await self._read(connection, key, request)
+        given = await self._fetch(connection, request, read)
+        observer.lap("load")
+        inputs = self._compile_input(request, read, given)
+        result = self._run(read.events, inputs, observer)
+        if result.budget_actions:
+            read, inputs, result = await self._with_staged(
+                connection, read, inputs=inputs, result=result
+            )
+        observer.lap("render")
+        counted, projection = self._project(inputs, result, read.events)
+        standing = await self._standing(connection, request, read, inputs=inputs, result=result)
+        return _Run(
+            read=read,
+            given=given,
+            inputs=inputs,
+            result=result,
+            counted=counted,
+            projection=projection,
+            standing=standing,
+        )
+
+    async def _go_on(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        request: CompileRequest,
+        observer: _Observer,
+    ) -> _Run | None:
+        """Run it over what follows the settled; None where more must be known than that."""
+        known = self._settled.find(_settled_key(key, request)) if self._settles(request) else None
+        if known is None:
+            return None
+        read = await self._read(connection, key, request, before=known.before)
+        given = await self._fetch(connection, request, read)
+        observer.lap("load")
+        inputs = self._compile_input(request, read, given)
+        if not read.is_rest or inputs.rule is not known.rule:
+            return None
+        settled = known.settled
+        tools = request.format.render_tools(inputs.options.tools) if inputs.options.tools else ""
+        if (settled.system, settled.tools) != (system_text(inputs.options, inputs.state), tools):
+            return None
+        inputs = replace(inputs, settled=settled)
+        events = given_after(read.events, settled, inputs)
+        if events is None:
+            return None
+        read = replace(read, events=events)
+        try:
+            result = run_pipeline(events, inputs, observer)
+        except BudgetExceededError:
+            return None
+        observer.lap("render")
+        counted, projection = self._project(inputs, result, events)
+        if result.budget_actions or _tightened(inputs, projection) is not None:
+            return None
+        reply = newest_reply(events, result, inputs.options.reader)
+        standing = whole_standing(reply, result, base_fingerprint=request.base_fingerprint)
+        base_count = _base_count(result, request.base_fingerprint)
+        if standing is None or (base_count is not None and base_count < settled.part_count):
+            return None
+        return _Run(
+            read=read,
+            given=given,
+            inputs=inputs,
+            result=result,
+            counted=counted,
+            projection=projection,
+            standing=standing,
+        )
+
+    def _settles(self, request: CompileRequest) -> bool:
+        """Tell whether compiles like this one go on from one another."""
+        return (
+            can_settle(request.options)
+            and request.as_of_seq is None
+            and not request.wants_explain
+            # These look at everything.
+            and request.is_sent
+            and not self._verify
+        )
+
+    def _settle(self, key: SessionKey, request: CompileRequest, run: _Run) -> None:
+        read = run.read
+        if not self._settles(request):
+            return
+        before = run.inputs.settled
+        settled = settle(read.events, run.inputs, run.result, run.counted)
+        if settled.until is None or settled is before:
+            return
+        self._settled.keep(
+            _settled_key(key, request),
+            SettledCompile(
+                before=ReadBefore(
+                    incarnation=read.incarnation,
+                    index=read.index,
+                    index_digest=read.index_digest,
+                    # What is read after it has a later place, and so a later seq.
+                    after_seq=settled.until[0],
+                ),
+                rule=run.inputs.rule,
+                settled=settled,
+            ),
+        )
+
     # Reading
 
+    async def _fetch(self, connection: Connection, request: CompileRequest, read: LogRead) -> Given:
+        return await self._given.fetch(
+            connection,
+            read.key.tenant_id,
+            model=request.options.model,
+            digest=request.inputs,
+            state=read.state,
+            beside=read.beside,
+        )
+
     async def _read(
-        self, connection: Connection, key: SessionKey, request: CompileRequest
+        self,
+        connection: Connection,
+        key: SessionKey,
+        request: CompileRequest,
+        before: ReadBefore | None = None,
     ) -> LogRead:
-        read = await self._read_once(connection, key, request)
+        read = await self._read_once(connection, key, request, before)
         deadline_s = time.monotonic() + self._wait_s
         while request.min_seq is not None and read.head_seq < request.min_seq:
             if time.monotonic() >= deadline_s:
                 raise NotYetVisibleError(min_seq=request.min_seq, head_seq=read.head_seq)
             await asyncio.sleep(POLL_S)
-            read = await self._read_once(connection, key, request)
+            read = await self._read_once(connection, key, request, before)
         if request.as_of_seq is not None and request.as_of_seq > read.head_seq:
             raise _beyond_head(read.head_seq)
         return await self._with_expanded(connection, key, request, read)
 
     async def _read_once(
-        self, connection: Connection, key: SessionKey, request: CompileRequest
+        self,
+        connection: Connection,
+        key: SessionKey,
+        request: CompileRequest,
+        before: ReadBefore | None,
     ) -> LogRead:
         reader = request.options.reader
         # What an expanded fold masks, and what an explanation tells of, is not among the live.
@@ -307,7 +453,9 @@ class CompileContext:
         elif request.as_of_seq is not None:
             read = await self._log.read_at(connection, key, reader, request.as_of_seq)
         else:
-            read = await self._log.read_live(connection, key, reader)
+            read = await self._log.read_live(
+                connection, key, reader, model=request.options.model, before=before
+            )
         if read is None:
             raise SessionNotFoundError
         return read
@@ -381,17 +529,13 @@ class CompileContext:
         """
         try:
             result = run_pipeline(events, inputs, observer)
-            budget = inputs.budget_tokens
-            if budget is None:
+            if inputs.budget_tokens is None:
                 return result
             _, projection = self._project(inputs, result, events)
-            limit = inputs.calibration.tokens(budget)
-            if projection.reported is None or projection.total <= limit:
+            tightened = _tightened(inputs, projection)
+            if tightened is None:
                 return result
-            # The provider counts more than we are calibrated for. In steps, so that the cut stays.
-            steps = -(-projection.total * TIGHTENING_STEPS // limit)
-            tighter = replace(inputs, budget_tokens=budget * TIGHTENING_STEPS // steps)
-            return run_pipeline(events, tighter, observer)
+            return run_pipeline(events, replace(inputs, budget_tokens=tightened), observer)
         except BudgetExceededError as error:
             raise error.converted(inputs.calibration.tokens) from None
 
@@ -544,6 +688,25 @@ def _limit(request: CompileRequest, inputs: CompileInput) -> int | None:
         asked = rule.default_budget_tokens
     limits = [limit for limit in (asked, learnt) if limit is not None]
     return min(limits, default=None)
+
+
+def _tightened(inputs: CompileInput, projection: Projection) -> int | None:
+    """Return a tighter budget where the provider counts more than we are calibrated for, else None.
+
+    In steps, so that the cut stays.
+    """
+    budget = inputs.budget_tokens
+    if budget is None or projection.reported is None:
+        return None
+    limit = inputs.calibration.tokens(budget)
+    if projection.total <= limit:
+        return None
+    steps = -(-projection.total * TIGHTENING_STEPS // limit)
+    return budget * TIGHTENING_STEPS // steps
+
+
+def _settled_key(key: SessionKey, request: CompileRequest) -> tuple[UUID, CompileOptions, str]:
+    return (key.uid, request.options, request.format.name)
 
 
 def _run_then(events: Events, inputs: CompileInput) -> CompileResult:

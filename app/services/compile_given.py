@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
 from typing import Final
 
 import structlog
@@ -12,7 +13,7 @@ from app.core.calibration import UNCALIBRATED, Calibration, calibration_of
 from app.core.canonical import Json, canonical_json
 from app.core.errors import InvalidInputError, StorageError
 from app.core.model_rules import ModelRule, ModelRules, rule_of
-from app.ports import CompileInputs, Connection, LogRead, TokenReports
+from app.ports import CompileInputs, Connection, LogRead, ReadBeside, TokenReports
 
 #: Digests that this process has kept already, so that not every compile writes.
 MAX_KNOWN_DIGESTS: Final = 10_000
@@ -43,7 +44,7 @@ class UsedState(Mapping[str, Json]):
         return len(self._state)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Given:
     """What is fetched beside the log."""
 
@@ -57,14 +58,14 @@ class Given:
         """What was used, as the text that a digest stands for."""
         used: dict[str, Json] = {"state": dict(sorted(self.state.used.items()))}
         if self.rule is not None:
-            used["rule"] = json.loads(self.rule.text)
+            used["rule"] = _parsed(self.rule.text)
         if self.calibration != UNCALIBRATED:
             used["calibration"] = asdict(self.calibration)
         return canonical_json(used)
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Names what was used."""
+        """Names what was used. Asked for when everything that will be used has been."""
         return digest_of(self.text)
 
     @classmethod
@@ -77,6 +78,13 @@ class Given:
             rule=None if rule is None else rule_of(rule),
             calibration=UNCALIBRATED if calibration is None else Calibration(**calibration),
         )
+
+
+@lru_cache(64)
+def _parsed(text: str) -> Json:
+    """Return the value of a rule's text, of which there are few."""
+    value: Json = json.loads(text)
+    return value
 
 
 def digest_of(text: str) -> str:
@@ -102,8 +110,17 @@ class GivenInputs:
         model: str,
         digest: str | None,
         state: Mapping[str, Json],
+        beside: ReadBeside | None = None,
     ) -> Given:
         """Return what is known now, or what the compile of a digest used.
+
+        Args:
+            connection: any.
+            tenant_id: whose session it is.
+            model: that the request names.
+            digest: of an earlier compile.
+            state: of the session.
+            beside: what was read with the log, if it was.
 
         Raises:
             InvalidInputError: the digest is not known.
@@ -118,7 +135,10 @@ class GivenInputs:
         if not model:
             return Given(state=UsedState(state))
         rule = self._rules.find(model)
-        learnt = await self._reports.learnt(connection, tenant_id, model)
+        if beside is not None:
+            learnt = beside.learnt
+        else:
+            learnt = await self._reports.learnt(connection, tenant_id, model)
         return Given(state=UsedState(state), rule=rule, calibration=calibration_of(learnt, rule))
 
     def of_model(self, model: str, state: Mapping[str, Json]) -> Given:

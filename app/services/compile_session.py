@@ -79,4 +79,6 @@ class CompileSession:
         is_told = appended is not None and appended.compaction.is_due and not appended.is_replayed
         if appended is not None and is_told and not has_folded:
             return appended.compaction
-        return await self._schedule.after_compile(key, compiled.tokens.total)
+        return await self._schedule.after_compile(
+            key, compiled.tokens.total, standing=compiled.compaction
+        )

@@ -16,6 +16,7 @@ from app.core.model_rules import ModelRule, ModelRules
 from app.core.overflow import ErrorReading, is_truncated
 from app.core.usage import Usage
 from app.ports import CompiledRequest, Connection, Database, EventLog, SessionKey, TokenReports
+from app.services.remember_compiles import RememberCompiles
 from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
 
 Verdict: TypeAlias = Literal["hit", "ttl_expired", "prefix_changed", "unknown"]
@@ -64,12 +65,14 @@ class ReportUsage:
         database: Database,
         event_log: EventLog,
         reports: TokenReports,
+        compiles: RememberCompiles,
         rules: ModelRules,
         schedule: ScheduleCompaction,
     ) -> None:
         self._database = database
         self._log = event_log
         self._reports = reports
+        self._compiles = compiles
         self._rules = rules
         self._schedule = schedule
 
@@ -79,6 +82,7 @@ class ReportUsage:
         Raises:
             SessionNotFoundError: there is no such session.
         """
+        await self._compiles.write()
         async with self._database.transaction() as connection:
             request = await self._request(connection, key, fingerprint)
             if request is None:
@@ -102,6 +106,7 @@ class ReportUsage:
         """
         if reading.kind == "malformed_history":
             log.warning("history_refused", session_id=key.session_id, row=reading.row)
+        await self._compiles.write()
         async with self._database.transaction() as connection:
             request = await self._request(connection, key, fingerprint)
             overflow = Overflow()

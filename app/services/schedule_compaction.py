@@ -119,15 +119,24 @@ class ScheduleCompaction:
         return await self._schedule(connection, key, standing)
 
     async def after_compile(
-        self, key: SessionKey, projected_tokens: int, *, is_overflow: bool = False
+        self,
+        key: SessionKey,
+        projected_tokens: int,
+        *,
+        standing: CompactionStanding | None = None,
+        is_overflow: bool = False,
     ) -> Scheduled:
         """Leave a job if what was compiled is large; never fails for it.
 
         Args:
             key: the session's.
             projected_tokens: of the whole request.
+            standing: as it was read with what was compiled, if it was; what it does not speak for
+                costs nothing then.
             is_overflow: a provider refused it: it is large, whatever the policy takes for large.
         """
+        if standing is not None and self._due(standing, projected_tokens) is None:
+            return NOT_DUE
         try:
             async with self._database.connection() as connection:
                 standing = await self._counters.standing(connection, key)
@@ -154,15 +163,20 @@ class ScheduleCompaction:
         standing: CompactionStanding,
         projected_tokens: int = 0,
     ) -> Scheduled:
-        effective = self.policy_of(standing.policy, standing.app_policy)
-        policy = CompactionPolicy.of(effective)
-        moment = due_moment(policy, standing.counters, projected_tokens=projected_tokens)
-        if moment is None or SummarizerPolicy.of(effective).kind == "none":
+        moment = self._due(standing, projected_tokens)
+        if moment is None:
             return NOT_DUE
         asked = Asked(reason=moment, projected_tokens=projected_tokens or None)
         job = NewJob(key=key, incarnation=standing.incarnation, kind=COMPACT, payload=asked.payload)
         job_id = await self._jobs.enqueue(connection, job)
         return Scheduled(is_due=True, reason=moment, job_id=str(job_id))
+
+    def _due(self, standing: CompactionStanding, projected_tokens: int) -> str | None:
+        """Return the moment that has come, if one has and there is who summarizes."""
+        effective = self.policy_of(standing.policy, standing.app_policy)
+        policy = CompactionPolicy.of(effective)
+        moment = due_moment(policy, standing.counters, projected_tokens=projected_tokens)
+        return None if SummarizerPolicy.of(effective).kind == "none" else moment
 
     async def wait(self, key: SessionKey, job_id: str, *, wait_ms: int) -> Job | None:
         """Wait until a job has ended or the time is up; holds no connection meanwhile.

@@ -20,7 +20,15 @@ from app.core.index import Index
 from app.core.lanes import ANYONE, Lane, Reader
 from app.core.ranges import FOREVER, Ranges, intersect, union
 from app.core.resolve import Facts, LaneFacts, Needs
-from app.ports import EventFilter, LockedSession, LoggedEvent, LogRead, NewEvent, SessionKey
+from app.ports import (
+    EventFilter,
+    LockedSession,
+    LoggedEvent,
+    LogRead,
+    NewEvent,
+    ReadBefore,
+    SessionKey,
+)
 from app.storage import live_read
 from app.storage.codec import (
     DERIVED_VERSION,
@@ -91,9 +99,17 @@ class PgEventLog:
             await COUNTERS.recount(connection, key, _shown_tokens(rows, facts))
 
     async def read_live(
-        self, connection: AsyncConnection, key: SessionKey, reader: Reader
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        reader: Reader,
+        *,
+        model: str = "",
+        before: ReadBefore | None = None,
     ) -> LogRead | None:
-        return await live_read.read_live(connection, key, reader, self._derive)
+        return await live_read.read_live(
+            connection, key, reader, derive=self._derive, model=model, before=before
+        )
 
     async def read_at(
         self, connection: AsyncConnection, key: SessionKey, reader: Reader, as_of_seq: int

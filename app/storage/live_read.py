@@ -9,8 +9,10 @@ and of other lanes is looked at; a test counts the rows.
 # Statements that share a piece are put together from constants, as LiteralString proves.
 # ruff: noqa: S608
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Final, LiteralString
 from uuid import UUID
@@ -18,13 +20,15 @@ from uuid import UUID
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.calibration import Learnt
 from app.core.canonical import Json
+from app.core.compaction.due import Counters
 from app.core.events import Event
 from app.core.index import Index, resolve
 from app.core.lanes import Reader
 from app.core.ranges import FOREVER, intersect
 from app.core.session_state import merge_state
-from app.ports import LogRead, SessionKey
+from app.ports import CompactionStanding, LogRead, ReadBefore, ReadBeside, SessionKey
 from app.storage.codec import (
     DERIVED_VERSION,
     NO_ARGS,
@@ -135,7 +139,7 @@ _READ: Final[LiteralString] = (
     + _EVENT
     + """
         FROM log
-        CROSS JOIN LATERAL unnest(log.live) AS span
+        CROSS JOIN LATERAL unnest(log.scanned) AS span
         JOIN visible AS v
             ON v.last_seq >= lower(span) AND (upper_inf(span) OR v.first_seq < upper(span))
         CROSS JOIN LATERAL (
@@ -265,21 +269,116 @@ _READ: Final[LiteralString] = (
 READ_LIVE: Final[LiteralString] = (
     """
     WITH log AS MATERIALIZED (
-        SELECT s.live, s.rewound, s.fold_seqs, s.fold_lanes, 9223372036854775807 AS as_of_seq
+        SELECT
+            s.live,
+            CASE
+                WHEN known.is_it THEN s.live * int8multirange(int8range($9::bigint + 1, NULL))
+                ELSE s.live
+            END AS scanned,
+            s.rewound,
+            CASE WHEN known.is_it THEN '{}' ELSE s.fold_seqs END AS fold_seqs,
+            CASE WHEN known.is_it THEN '{}' ELSE s.fold_lanes END AS fold_lanes,
+            9223372036854775807 AS as_of_seq
         FROM sessions AS s
+        CROSS JOIN LATERAL (
+            SELECT
+                s.incarnation = $7::uuid
+                AND $8::text = encode(
+                    sha256(
+                        convert_to(
+                            s.live::text || ' ' || s.rewound::text || ' '
+                            || coalesce(s.index::text, ''),
+                            'UTF8'
+                        )
+                    ),
+                    'hex'
+                )
+        ) AS known (is_it)
         WHERE s.session_uid = $1
     ),
 """
     + _READ
+    + """
+    UNION ALL
+    SELECT
+        'c', NULL, NULL, NULL, NULL, NULL, NULL,
+        json_build_array(c.reports, c.ratio, c.deviation, c.percent, c.limit_tokens)::text,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM calibrations AS c
+    WHERE c.tenant_id = $10::text AND c.model = $11::text
+    UNION ALL
+    SELECT
+        'p', NULL, NULL, NULL, NULL, NULL, NULL,
+        json_build_array(
+            s.policy,
+            (
+                SELECT a.policy
+                FROM app_policies AS a
+                WHERE a.tenant_id = s.tenant_id AND a.app_name = s.app_name
+            ),
+            s.live_events, s.tokens_live, s.invocations_new, s.tokens_tried
+        )::text,
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM sessions AS s
+    WHERE s.session_uid = $1 AND s.tokens_live IS NOT NULL
+"""
 )
 
 
 async def read_live(
-    connection: AsyncConnection, key: SessionKey, reader: Reader, derive: Derive
+    connection: AsyncConnection,
+    key: SessionKey,
+    reader: Reader,
+    *,
+    derive: Derive,
+    model: str,
+    before: ReadBefore | None,
 ) -> LogRead | None:
     """Read what the reader sees now: one statement, one round trip."""
-    rows = await fetch(connection, READ_LIVE, key.uid, *reader_values(reader), DERIVED_VERSION)
-    return _log_read(key, reader, rows, derive)
+    rows = await fetch(
+        connection,
+        READ_LIVE,
+        key.uid,
+        *reader_values(reader),
+        DERIVED_VERSION,
+        before.incarnation if before else None,
+        before.index_digest if before else None,
+        before.after_seq if before else 0,
+        key.tenant_id,
+        model,
+    )
+    read = _log_read(key, reader, rows, derive, before=before)
+    return None if read is None else replace(read, beside=_beside(rows, read.incarnation))
+
+
+def _beside(rows: Sequence[Row], incarnation: UUID) -> ReadBeside:
+    learnt: Learnt | None = None
+    standing: CompactionStanding | None = None
+    for row in _of_kind(rows, "c"):
+        reports, ratio, deviation, percent, limit_tokens = orjson.loads(row["derived"])
+        learnt = Learnt(
+            reports=reports,
+            ratio=ratio,
+            deviation=deviation,
+            percent=percent,
+            limit_tokens=limit_tokens,
+        )
+    for row in _of_kind(rows, "p"):
+        policy, app_policy, live_events, tokens_live, invocations_new, tokens_tried = json.loads(
+            row["derived"]
+        )
+        standing = CompactionStanding(
+            incarnation=incarnation,
+            policy=policy,
+            app_policy=app_policy,
+            counters=Counters(
+                live_events=live_events,
+                tokens_live=tokens_live,
+                invocations_new=invocations_new,
+                tokens_tried=tokens_tried,
+            ),
+        )
+    return ReadBeside(learnt=learnt, standing=standing)
 
 
 _READ_AT: Final[LiteralString] = (
@@ -287,6 +386,7 @@ _READ_AT: Final[LiteralString] = (
     WITH log AS MATERIALIZED (
         SELECT
             $7::text::int8multirange AS live,
+            $7::text::int8multirange AS scanned,
             $8::text::int8multirange AS rewound,
             $9::bigint[] AS fold_seqs,
             $10::integer[] AS fold_lanes,
@@ -378,8 +478,18 @@ def _log_read(
     derive: Derive,
     *,
     then: tuple[Index, Mapping[str, Json]] | None = None,
+    before: ReadBefore | None = None,
 ) -> LogRead | None:
-    """Return what was read; ``then`` holds index and session state of an earlier position."""
+    """Return what was read.
+
+    Args:
+        key: the session's.
+        reader: who reads.
+        rows: of one of the statements.
+        derive: for rows of an older version.
+        then: index and session state of an earlier position.
+        before: what an earlier read told.
+    """
     lanes = {row["lane"]: unpack_lane(orjson.loads(row["derived"])) for row in _of_kind(rows, "l")}
     events = [unpack_event(row, lanes[row["lane"]], derive) for row in _of_kind(rows, "e")]
     events.sort(key=attrgetter("seq"))
@@ -389,10 +499,20 @@ def _log_read(
         incarnation, app_name, user_id, index, live, rewound, state, app, user = json.loads(
             row["derived"]
         )
-        index_then, state_then = then or (unpack_index(index, live, rewound), state)
+        known, digest = UUID(incarnation), _index_digest(index, live, rewound)
+        is_rest = before is not None and (known, digest) == (
+            before.incarnation,
+            before.index_digest,
+        )
+        if then is not None:
+            index_then, state_then = then
+        elif before is not None and is_rest:
+            index_then, state_then = before.index, state
+        else:
+            index_then, state_then = unpack_index(index, live, rewound), state
         return LogRead(
             key=key,
-            incarnation=UUID(incarnation),
+            incarnation=known,
             app_name=app_name,
             user_id=user_id,
             head_seq=row["seq"],
@@ -400,8 +520,16 @@ def _log_read(
             events=tuple(events),
             state=merge_state(state_then, app=app or {}, user=user or {}),
             opening_args=_opening_args(openings or events, reader.isolation_scope),
+            index_digest=digest,
+            is_rest=is_rest,
         )
     return None
+
+
+def _index_digest(index: str | None, live: str, rewound: str) -> str:
+    """Return what READ_LIVE compares: one answer is not to be taken for another's."""
+    text = f"{live} {rewound} {index or ''}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _of_kind(rows: Sequence[Row], kind: str) -> Iterator[Row]:

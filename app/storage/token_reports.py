@@ -5,6 +5,7 @@ tenant and model never overwrite each other, because the row is locked from read
 """
 
 from typing import Final, LiteralString
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,8 +17,15 @@ from app.storage.database import Row, fetch, fetch_one
 class PgTokenReports:
     """:class:`app.ports.TokenReports` on Postgres."""
 
+    async def forgive_loss(self, connection: AsyncConnection) -> None:
+        await fetch(connection, "SET LOCAL synchronous_commit = off")
+
     async def remember(
-        self, connection: AsyncConnection, key: SessionKey, request: CompiledRequest
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        incarnation: UUID,
+        request: CompiledRequest,
     ) -> None:
         await fetch(
             connection,
@@ -30,6 +38,7 @@ class PgTokenReports:
             request.base_fingerprint,
             request.is_broken,
             request.ttl_s,
+            incarnation,
         )
 
     async def find(
@@ -104,7 +113,13 @@ _REMEMBER: Final[LiteralString] = """
     INSERT INTO compiled_requests (
         session_uid, fingerprint, model, tokens, cached_tokens, base_fingerprint, is_broken, ttl_s
     )
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8
+    FROM (
+        SELECT
+        FROM sessions AS s
+        WHERE s.session_uid = $1 AND s.incarnation = $9
+        FOR KEY SHARE
+    ) AS still_there
     ON CONFLICT (session_uid, fingerprint) DO UPDATE SET
         compiled_at = statement_timestamp()
 """

@@ -1,5 +1,6 @@
 """Staged folds: used from the first append after a pause that outlived the provider's cache."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -7,11 +8,14 @@ import asyncpg
 import pytest
 
 from app.core.ids import session_uid
+from app.core.lanes import ANYONE
 from app.ports import CompiledRequest, SessionKey
+from app.services.remember_compiles import WRITE_AFTER_S
 from app.storage.database import PgDatabase
 from app.storage.pool import create_engine
 from app.storage.token_reports import PgTokenReports
 from tests.api.conftest import Api, call, model, response, user
+from tests.log_driver import LOG
 
 Age = Callable[[str, int], Awaitable[None]]
 Asked = Callable[[str, int | None], Awaitable[None]]
@@ -28,6 +32,8 @@ def age(database_url: str) -> Age:
     """Make everything of a session so many seconds older."""
 
     async def make_older(path: str, seconds: int) -> None:
+        # What compiles remember is written a moment after their answers.
+        await asyncio.sleep(3 * WRITE_AFTER_S)
         connection = await asyncpg.connect(database_url)
         try:
             # The log's own trigger forbids it, as it should.
@@ -55,7 +61,9 @@ def asked(database_url: str) -> Asked:
             fingerprint="f", model="m", tokens=1, cached_tokens=1, ttl_s=ttl_s
         )
         async with PgDatabase(engine).transaction() as connection:
-            await PgTokenReports().remember(connection, key_of(path), request)
+            read = await LOG.read_live(connection, key_of(path), ANYONE)
+            assert read is not None
+            await PgTokenReports().remember(connection, read.key, read.incarnation, request)
         await engine.dispose()
 
     return remember

@@ -28,6 +28,8 @@ from tests.log_driver import append, new_session
 pytestmark = pytest.mark.commits
 
 ROOT: Final = Reader(agent=AGENT)
+#: Of the last arguments of READ_LIVE: no earlier read, and no model to be told of.
+NOTHING_KNOWN: Final = (None, None, 0, "default", "")
 MASKED: Final = 5_000
 LIVE: Final = 40
 HEAD: Final = 2 * MASKED + 1 + LIVE
@@ -160,7 +162,12 @@ async def test_live_read_looks_at_no_masked_event_and_no_hidden_lane(large: Larg
     database, key = large
 
     plan = await _plan(
-        database, live_read.READ_LIVE, key.uid, *live_read.reader_values(ROOT), DERIVED_VERSION
+        database,
+        live_read.READ_LIVE,
+        key.uid,
+        *live_read.reader_values(ROOT),
+        DERIVED_VERSION,
+        *NOTHING_KNOWN,
     )
 
     # The live events, the pinned one and the fold; not one row of the thousands beside them.
@@ -173,7 +180,12 @@ async def test_live_read_looks_at_no_rewound_event(large: Large) -> None:
     await append(database, key, rewind(to_seq=HEAD - 8))
 
     plan = await _plan(
-        database, live_read.READ_LIVE, key.uid, *live_read.reader_values(ROOT), DERIVED_VERSION
+        database,
+        live_read.READ_LIVE,
+        key.uid,
+        *live_read.reader_values(ROOT),
+        DERIVED_VERSION,
+        *NOTHING_KNOWN,
     )
 
     assert _rows(plan, "events", "calls") == pytest.approx(LIVE + 2 - 8, abs=ROUNDING)
@@ -184,7 +196,12 @@ async def test_live_read_of_a_scope_finds_its_opening_call_at_once(large: Large)
     reader = Reader(agent=AGENT, isolation_scope=f"filled-{MASKED - 1}")
 
     plan = await _plan(
-        database, live_read.READ_LIVE, key.uid, *live_read.reader_values(reader), DERIVED_VERSION
+        database,
+        live_read.READ_LIVE,
+        key.uid,
+        *live_read.reader_values(reader),
+        DERIVED_VERSION,
+        *NOTHING_KNOWN,
     )
 
     assert _rows(plan, "events", "calls") == 2

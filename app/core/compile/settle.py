@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from app.core.compile.edits import newest_edit
 from app.core.compile.inputs import (
     CompileInput,
+    CompileOptions,
     CompileResult,
     MarkerPlace,
     RenderedContent,
@@ -31,9 +32,8 @@ from app.core.contents import Contents, FunctionCall
 from app.core.events import Event, Events
 
 
-def can_settle(inputs: CompileInput) -> bool:
+def can_settle(options: CompileOptions) -> bool:
     """Tell whether compiles with these options go on from one another."""
-    options = inputs.options
     return (
         options.preset == "stable"
         and options.include_contents == "default"
@@ -78,7 +78,7 @@ def settle(
         counted: our count of that.
     """
     before = inputs.settled
-    if result.budget_actions or not can_settle(inputs):
+    if result.budget_actions or not can_settle(inputs.options):
         return before
     by_seq = {event.seq: event for event in events}
     found = _newest_reply(result.contents, by_seq, inputs)

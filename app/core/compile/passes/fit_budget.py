@@ -52,6 +52,9 @@ def fit_budget(contents: Contents, inputs: CompileInput, report: Report) -> Cont
     if budget is None or report.budgeted_tokens <= budget:
         return contents
     budget -= allowance
+    if inputs.settled.until is not None:
+        # What is settled cannot be cut: whoever went on from it starts over.
+        raise _exceeded(contents, inputs, budget)
     cutter = _Cutter(contents, budget, inputs.fixed_tokens, report)
     for cut in (cutter.stub_history, cutter.drop_invocations, cutter.stub_current_turn):
         cut()
