@@ -229,6 +229,14 @@ class EventLog(Protocol):
     ) -> Facts:
         """Load what the resolver must know. Loads no more than the needs name."""
 
+    async def refresh_facts(
+        self, connection: Connection, key: SessionKey, session: LockedSession, facts: Facts
+    ) -> None:
+        """Bring facts of a batch with a fold, loaded before the lock, up to the locked head.
+
+        Takes as long as what was appended since, however long the history is.
+        """
+
     async def find_events(
         self, connection: Connection, key: SessionKey, ids: Sequence[str]
     ) -> Mapping[str, tuple[int, bytes, int]]:
@@ -295,9 +303,14 @@ class EventLog(Protocol):
         """Return the tokens of the events at these seqs, however they are read now."""
 
     async def markers(
-        self, connection: Connection, key: SessionKey, up_to_seq: int | None = None
+        self,
+        connection: Connection,
+        key: SessionKey,
+        up_to_seq: int | None = None,
+        *,
+        after_seq: int = 0,
     ) -> Sequence[tuple[int, Marker]]:
-        """Return every marker with its seq, oldest first."""
+        """Return the markers up to a seq and after another with their seqs, oldest first."""
 
     async def event_seqs(
         self, connection: Connection, key: SessionKey, invocation_id: str

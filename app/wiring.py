@@ -230,7 +230,7 @@ def _parts(
         clock=clock,
     )
     append_marker = AppendMarker(
-        database=database, keys=keys, append_events=append_events, clock=clock
+        database=database, log=log, keys=keys, append_events=append_events, clock=clock
     )
     compiles = RememberCompiles(database=database, reports=reports)
     compile_context = CompileContext(

@@ -12,7 +12,7 @@ touch it, because everything after the last marker is live.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from app.core.events import Activation, Elision, Fold, Marker, Pin, Rewind, Undo, Unpin
@@ -73,6 +73,20 @@ class Index:
             if contains(section.belongs, seq):
                 return section.fold_seq
         return None
+
+    def with_newest_marker_at(self, seq: int, to_seq: int) -> "Index":
+        """Return the index with its newest marker, a fold at ``seq``, appended at ``to_seq``
+        instead, after further ordinary events."""
+        live = subtract(union((*self.live, (seq, seq))), ((to_seq, to_seq),))
+        return replace(
+            self,
+            live=live,
+            sections=tuple(
+                replace(section, fold_seq=to_seq) if section.fold_seq == seq else section
+                for section in self.sections
+            ),
+            staged=tuple(to_seq if fold_seq == seq else fold_seq for fold_seq in self.staged),
+        )
 
     def elision_of(self, seq: int) -> Elided | None:
         """Return the elision by which this event is read as a stub, or None."""

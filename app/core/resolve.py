@@ -19,7 +19,12 @@ from typing import Final
 
 from app.core.branch import line_up, tagged_segments
 from app.core.contents import FunctionCall, FunctionResponse
-from app.core.errors import CompactionRangeError, InvalidEventError, RewindTargetError
+from app.core.errors import (
+    CompactionRangeError,
+    InvalidEventError,
+    InvalidInputError,
+    RewindTargetError,
+)
 from app.core.events import (
     Activation,
     ActivationRequest,
@@ -109,6 +114,24 @@ class Header:
     requested_ids: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class ForeseenFold:
+    """A fold as it would have been appended at an earlier head.
+
+    What a fold covers depends on all of its span. Events that come after leave that as it is, but
+    for calls that they answer or close, so under the lock only these are looked at again.
+    """
+
+    request: FoldRequest
+    fold: Fold
+    #: Head of the log then.
+    head_seq: int
+    #: With the fold at the seq after that head.
+    index: Index
+    #: Events that it would have covered, had their calls not waited for an answer.
+    waiting: frozenset[int]
+
+
 @dataclass(slots=True)
 class Facts:
     """What the log says, as far as a batch needs it. Loaded by the storage, kept up by the
@@ -131,6 +154,8 @@ class Facts:
     #: Headers by seq of what folds, pins and elisions may reach, and the calls that stand there.
     headers: dict[int, Header] = field(default_factory=dict)
     calls_by_seq: dict[int, list[CallFacts]] = field(default_factory=dict)
+    #: What a fold of the batch will be, unless the log has changed too much since.
+    foreseen: ForeseenFold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,11 +406,35 @@ class Resolver:
 
     # Markers
 
+    def foresee(self, request: FoldRequest) -> None:
+        """Work out what a fold would be if it were appended now, for when it will be.
+
+        What cannot be appended now is left to the append to refuse.
+        """
+        # A lane that only the fold has gets its number from whoever appends first.
+        then = Resolver(replace(self.facts, lanes=dict(self.facts.lanes)))
+        try:
+            fold = then._fold(request)
+        except InvalidInputError:
+            return
+        seq = self.facts.head_seq + 1
+        self.facts.foreseen = ForeseenFold(
+            request=request,
+            fold=fold,
+            head_seq=self.facts.head_seq,
+            index=resolve([*self.facts.markers, (seq, fold)]),
+            waiting=frozenset(self._waiting_of(request, self.facts.headers)),
+        )
+
     def _marker(self, event: Event) -> Event:
         facts = self.facts
         marker = self._resolved(event)
         facts.markers.append((event.seq, marker))
-        facts.index = resolve(facts.markers)
+        foreseen = facts.foreseen
+        if foreseen is not None and marker is foreseen.fold:
+            facts.index = foreseen.index.with_newest_marker_at(foreseen.head_seq + 1, event.seq)
+        else:
+            facts.index = resolve(facts.markers)
         if isinstance(marker, Rewind):
             facts.last_rewind_seq = event.seq
         return replace(event, marker=marker)
@@ -484,6 +533,9 @@ class Resolver:
         )
 
     def _fold(self, request: FoldRequest) -> Fold:
+        foreseen = self.facts.foreseen
+        if foreseen is not None and self._still_holds(foreseen, request):
+            return foreseen.fold
         if not 1 <= request.from_seq <= request.to_seq <= self.facts.head_seq:
             detail = f"the span must lie within 1 and {self.facts.head_seq}"
             raise CompactionRangeError(detail, pointer="/covers")
@@ -509,6 +561,31 @@ class Resolver:
             # Where preset `adk` reads it: what it covers may not be read then.
             end_timestamp=self.facts.headers[last_seq].timestamp,
         )
+
+    def _still_holds(self, foreseen: ForeseenFold, request: FoldRequest) -> bool:
+        """Tell whether nothing came since that changes what the fold covers."""
+        facts = self.facts
+        if request is not foreseen.request:
+            return False
+        if facts.markers and facts.markers[-1][0] > foreseen.head_seq:
+            return False
+        answered = (
+            owner
+            for seq in range(foreseen.head_seq + 1, facts.head_seq + 1)
+            for owner in facts.headers[seq].owner_seqs
+            if owner is not None and owner <= request.to_seq
+        )
+        return self._waiting_of(request, {*answered, *foreseen.waiting}) == foreseen.waiting
+
+    def _waiting_of(self, request: FoldRequest, seqs: Iterable[int]) -> set[int]:
+        """Return what the fold means of these events and may not cover: their calls wait."""
+        meant = [seq for seq in seqs if self._is_wanted(seq, request)]
+        return {seq for seq in self.waiting(meant) if self._is_wanted(seq, request)}
+
+    def _is_wanted(self, seq: int, request: FoldRequest) -> bool:
+        header = self.facts.headers.get(seq)
+        wanted = request.seqs or ((request.from_seq, request.to_seq),)
+        return header is not None and not header.is_marker and contains(wanted, seq)
 
     def _covers(
         self, sections: Sequence[SectionRequest], *, span: tuple[int, int], wanted: Ranges
@@ -547,9 +624,10 @@ class Resolver:
     def _protected(self, seqs: Iterable[int], span: tuple[int, int]) -> set[int]:
         """Return what may not be folded now: rewound, pinned, open, and what waits for the user."""
         index = self.facts.index
+        shown = {section.fold_seq for section in index.sections}
         is_inside = any(
             isinstance(fold, Fold)
-            and fold_seq in {section.fold_seq for section in index.sections}
+            and fold_seq in shown
             and fold.from_seq <= span[0]
             and span[1] <= fold.to_seq
             and (fold.from_seq, fold.to_seq) != span

@@ -156,12 +156,9 @@ class AppendEvents:
             raise SessionNotFoundError
         return session
 
-    async def prepare_and_insert(
-        self, connection: Connection, session: LockedSession, append: Append
-    ) -> AppendStep:
-        """Append within a transaction that another service has open, session locked."""
-        prepared, _ = await self._preparer.prepare(append.batch, now=self._clock.now())
-        return await self.insert(connection, append, session, prepared)
+    async def prepare(self, append: Append) -> Sequence[PreparedEvent]:
+        """Return the events of an append, ready to insert."""
+        return (await self._preparer.prepare(append.batch, now=self._clock.now()))[0]
 
     async def insert(
         self,
@@ -169,8 +166,17 @@ class AppendEvents:
         append: Append,
         session: LockedSession,
         prepared: Sequence[PreparedEvent],
+        facts: Facts | None = None,
     ) -> AppendStep:
-        """Insert what is new of the prepared events, and apply what they change."""
+        """Insert what is new of the prepared events, and apply what they change.
+
+        Args:
+            connection: of a transaction in which the session is locked.
+            append: as asked for.
+            session: as it was locked.
+            prepared: its events.
+            facts: of the batch, as they were before the lock; None: they are loaded.
+        """
         known = await self._known(connection, append.key, prepared)
         fresh = fresh_events(prepared, known)
         is_all_repeats = not fresh and any(not each.is_partial for each in prepared)
@@ -178,12 +184,13 @@ class AppendEvents:
         if expected is not None and expected != session.head_seq and not is_all_repeats:
             raise ConcurrentAppendError(expected_seq=expected, actual_seq=session.head_seq)
         fresh += await self._activate_staged(connection, append.key, session, fresh)
-        needs = needs_of(each.event for each in fresh)
-        facts = (
-            await self._log.load_facts(connection, append.key, session, needs)
-            if fresh
-            else Facts(head_seq=session.head_seq, index=session.index)
-        )
+        if facts is not None:
+            await self._log.refresh_facts(connection, append.key, session, facts)
+        elif fresh:
+            needs = needs_of(each.event for each in fresh)
+            facts = await self._log.load_facts(connection, append.key, session, needs)
+        else:
+            facts = Facts(head_seq=session.head_seq, index=session.index)
         step = AppendStep(connection, session, facts)
         seqs = self._resolve(step, fresh)
         inserted = {id(each) for each in fresh}

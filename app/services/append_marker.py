@@ -1,19 +1,30 @@
 """Append one marker that the service makes itself: a rewind, a pin, a fold, an undo, a policy."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
+from uuid import UUID
 
 from app.core.canonical import Json, canonical_json
 from app.core.errors import InvalidInputError
-from app.core.events import USER, MarkerRequest
+from app.core.events import USER, FoldRequest, MarkerRequest
 from app.core.json_text import RawItem
+from app.core.resolve import Facts, Resolver, needs_of
 from app.formats.adk import marker_body
-from app.ports import Clock, Connection, Database, IdempotencyKeys, LockedSession, SessionKey
+from app.ports import (
+    Clock,
+    Connection,
+    Database,
+    EventLog,
+    IdempotencyKeys,
+    LockedSession,
+    SessionKey,
+)
 from app.services import idempotency
 from app.services.append_events import Append, AppendEvents, AppendResult, AppendStep, restored
 from app.services.idempotency import IdempotentRequest
-from app.services.prepare_events import SentBatch, uuid7
+from app.services.prepare_events import PreparedEvent, SentBatch, uuid7
 
 #: Looks at an append before it is committed, and refuses it by raising.
 CheckStep: TypeAlias = Callable[[AppendStep], Awaitable[None]]
@@ -33,6 +44,18 @@ class NewMarker:
     idempotent: IdempotentRequest | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ForeseenMarker:
+    """A marker that is ready to append, and what was read for it before the lock."""
+
+    marker: NewMarker
+    append: Append
+    prepared: Sequence[PreparedEvent]
+    #: Of the incarnation; None: what it needs is little, and read under the lock.
+    facts: Facts | None = None
+    incarnation: UUID | None = None
+
+
 class AppendMarker:
     """Appends a marker through the same door as every event."""
 
@@ -40,11 +63,13 @@ class AppendMarker:
         self,
         *,
         database: Database,
+        log: EventLog,
         keys: IdempotencyKeys,
         append_events: AppendEvents,
         clock: Clock,
     ) -> None:
         self._database = database
+        self._log = log
         self._keys = keys
         self._append = append_events
         self._clock = clock
@@ -55,12 +80,13 @@ class AppendMarker:
         Raises:
             InvalidInputError: the marker reaches nothing, with the pointer of the marker.
         """
+        foreseen = await self.foresee(marker)
         async with self._database.transaction() as connection:
             kept = await idempotency.claim(self._keys, connection, marker.idempotent)
             if kept is not None:
                 return restored(kept)
             session = await self._append.lock(connection, marker.key)
-            step = await self.insert(connection, session, marker)
+            step = await self.insert(connection, session, foreseen)
             if check is not None:
                 await check(step)
             result = AppendResult(appended=tuple(step.appended), head_seq=step.facts.head_seq)
@@ -69,15 +95,43 @@ class AppendMarker:
             )
         return result
 
-    async def insert(
-        self, connection: Connection, session: LockedSession, marker: NewMarker
-    ) -> AppendStep:
-        """Append within a transaction that another service has open, session locked."""
+    async def foresee(self, marker: NewMarker) -> ForeseenMarker:
+        """Prepare a marker, and for a fold read all that it spans, which may be long, while nobody
+        is kept waiting. Under the lock what came since is read."""
         append = Append(key=marker.key, batch=self._batch(marker), expected_seq=marker.expected_seq)
         try:
-            return await self._append.prepare_and_insert(connection, session, append)
+            prepared = await self._append.prepare(append)
         except InvalidInputError as error:
             error.pointer = marker.pointer
+            raise
+        request = prepared[0].event.request
+        if not isinstance(request, FoldRequest):
+            return ForeseenMarker(marker, append, prepared)
+        async with self._database.snapshot() as connection:
+            session = await self._log.find_session(connection, marker.key)
+            if session is None:
+                return ForeseenMarker(marker, append, prepared)
+            needs = needs_of([prepared[0].event])
+            facts = await self._log.load_facts(connection, marker.key, session, needs)
+        # Beside the loop: a fold may span a long history.
+        await asyncio.to_thread(Resolver(facts).foresee, request)
+        return ForeseenMarker(marker, append, prepared, facts, session.incarnation)
+
+    async def insert(
+        self, connection: Connection, session: LockedSession, foreseen: ForeseenMarker
+    ) -> AppendStep:
+        """Append within a transaction that another service has open, session locked."""
+        is_same = foreseen.incarnation == session.incarnation
+        try:
+            return await self._append.insert(
+                connection,
+                foreseen.append,
+                session,
+                foreseen.prepared,
+                foreseen.facts if is_same else None,
+            )
+        except InvalidInputError as error:
+            error.pointer = foreseen.marker.pointer
             raise
 
     def _batch(self, marker: NewMarker) -> SentBatch:

@@ -213,6 +213,7 @@ class CompactSession:
 
     async def _append(self, work: _Work, request: FoldRequest) -> None:
         job = work.job
+        foreseen = await self._append_marker.foresee(NewMarker(key=job.key, request=request))
         async with self._database.transaction() as connection:
             session = await self._locked(connection, job)
             if session is None:
@@ -220,9 +221,7 @@ class CompactSession:
             if not await self._stands(connection, work, session):
                 raise PlanOvertakenError
             try:
-                step = await self._append_marker.insert(
-                    connection, session, NewMarker(key=job.key, request=request)
-                )
+                step = await self._append_marker.insert(connection, session, foreseen)
             except CompactionRangeError as error:
                 raise PlanOvertakenError from error
             fold = _fold_of(step)
@@ -261,10 +260,10 @@ class CompactSession:
             return False
         # A staged fold shows nowhere yet, and counts as one that is in use.
         return not any(
-            isinstance(marker, Fold)
-            and seq > then.head_seq
-            and intersect(((marker.from_seq, marker.to_seq),), span)
-            for seq, marker in await self._log.markers(connection, work.job.key)
+            isinstance(marker, Fold) and intersect(((marker.from_seq, marker.to_seq),), span)
+            for _, marker in await self._log.markers(
+                connection, work.job.key, after_seq=then.head_seq
+            )
         )
 
     async def _settle_folded(self, connection: Connection, work: _Work, index: Index) -> bool:

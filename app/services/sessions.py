@@ -157,7 +157,8 @@ class ManageSessions:
             if policy != row.policy:
                 actions: dict[str, Json] = {"policy": policy if policy is not None else {}}
                 marker = NewMarker(key=change.key, request=PolicyRequest(), actions=actions)
-                await self._append_marker.insert(connection, session, marker)
+                foreseen = await self._append_marker.foresee(marker)
+                await self._append_marker.insert(connection, session, foreseen)
             return await self._view(connection, change.key)
 
     async def erase(self, key: SessionKey, *, actor: str) -> None:

@@ -50,7 +50,7 @@ from app.storage.codec import (
 )
 from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.database import Row, fetch, fetch_one
-from app.storage.facts import load_facts
+from app.storage.facts import load_facts, refresh_facts
 from app.storage.live_read import VISIBLE_LANES
 from app.storage.markers import logged_markers
 
@@ -78,6 +78,11 @@ class PgEventLog:
         self, connection: AsyncConnection, key: SessionKey, session: LockedSession, needs: Needs
     ) -> Facts:
         return await load_facts(connection, key, session, needs)
+
+    async def refresh_facts(
+        self, connection: AsyncConnection, key: SessionKey, session: LockedSession, facts: Facts
+    ) -> None:
+        await refresh_facts(connection, key, session, facts)
 
     async def find_events(
         self, connection: AsyncConnection, key: SessionKey, ids: Sequence[str]
@@ -158,10 +163,15 @@ class PgEventLog:
         return await _count_tokens(connection, key, ranges)
 
     async def markers(
-        self, connection: AsyncConnection, key: SessionKey, up_to_seq: int | None = None
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        up_to_seq: int | None = None,
+        *,
+        after_seq: int = 0,
     ) -> Sequence[tuple[int, Marker]]:
         up_to_seq = FOREVER if up_to_seq is None else up_to_seq
-        found = await logged_markers(connection, key, up_to_seq)
+        found = await logged_markers(connection, key, up_to_seq, after_seq=after_seq)
         return [(logged.seq, logged.marker) for logged in found]
 
     async def event_seqs(

@@ -2,7 +2,7 @@
 
 A batch that was resolved with these facts equals the same batch resolved by a resolver that saw
 every event of the log; a property test holds the two equal. All statements run under the session's
-lock.
+lock, or on one snapshot, and then :func:`refresh_facts` brings them up to date under the lock.
 """
 
 # Statements that share a piece are put together from constants, as LiteralString proves.
@@ -53,6 +53,68 @@ async def _load_for_markers(
     answers = {seq for calls in facts.calls_by_seq.values() for c in calls for seq in c.answers}
     await _load_missing_headers(connection, key, facts, answers, lanes=lanes)
     return facts
+
+
+async def refresh_facts(
+    connection: AsyncConnection, key: SessionKey, session: LockedSession, facts: Facts
+) -> None:
+    """Bring facts for a batch with a fold, loaded at an earlier head, up to the lock's head.
+
+    Reads what was appended since and what that answers, however long the history is.
+    """
+    since, facts.head_seq = facts.head_seq, session.head_seq
+    facts.index, facts.last_rewind_seq = session.index, session.last_rewind_seq
+    if since == session.head_seq:
+        return
+    rows = await fetch(connection, _HEADERS_IN_SPAN, key.uid, since + 1, session.head_seq)
+    lanes = await _refresh_lanes(connection, key, facts, {row["lane"] for row in rows})
+    _add_headers(rows, facts, lanes)
+    if any(row["is_marker"] for row in rows):
+        markers = await logged_markers(connection, key, after_seq=since)
+        facts.markers.extend((logged.seq, logged.marker) for logged in markers)
+    fresh = {row["seq"] for row in rows}
+    answered = {seq for row in rows for seq in row["owner_seqs"] or () if seq}
+    known = {
+        (call.seq, call.part_index): call
+        for seq in answered
+        for call in facts.calls_by_seq.get(seq, ())
+    }
+    calls = await fetch(
+        connection, _CALLS, key.uid, [], [], sorted(fresh | answered), 0, facts.head_seq
+    )
+    _add_calls([row for row in calls if (row["seq"], row["part_index"]) not in known], facts, lanes)
+    for row in calls:
+        if (call := known.get((row["seq"], row["part_index"]))) is not None:
+            call.answers[:] = row["answer_seqs"]
+    answers = {seq for row in calls for seq in row["answer_seqs"]}
+    await _load_missing_headers(connection, key, facts, answers, lanes=lanes)
+
+
+_LANES_BY_NUMBER: Final[LiteralString] = """
+    SELECT
+        l.lane, l.isolation_scope, l.branch, l.tool_names, l.node_path, l.last_seq,
+        l.replies::text AS replies
+    FROM lanes AS l
+    WHERE l.session_uid = $1 AND (l.lane = ANY ($2::integer[]) OR l.lane > $3)
+    ORDER BY l.lane
+"""
+
+
+async def _refresh_lanes(
+    connection: AsyncConnection, key: SessionKey, facts: Facts, touched: set[int]
+) -> dict[int, Lane]:
+    """Load the lanes that events came to, and the new ones; return all lanes by their number."""
+    rows = await fetch(connection, _LANES_BY_NUMBER, key.uid, sorted(touched), facts.lane_count)
+    for row in rows:
+        facts.lanes[_lane(row)] = LaneFacts(
+            row["lane"], row["last_seq"], unpack_replies(row["replies"])
+        )
+        facts.lane_count = max(facts.lane_count, row["lane"])
+    return {known.number: lane for lane, known in facts.lanes.items()}
+
+
+def _lane(row: Row) -> Lane:
+    return Lane(row["isolation_scope"], row["branch"], tuple(row["tool_names"]), row["node_path"])
 
 
 # A session may have had thousands of lanes, one for each call of a tool that is an agent; few are
@@ -109,10 +171,7 @@ async def _load_lanes(
         facts.lane_count = row["lane_count"]
         if row["lane"] is None:
             break
-        lane = Lane(
-            row["isolation_scope"], row["branch"], tuple(row["tool_names"]), row["node_path"]
-        )
-        lanes[row["lane"]] = lane
+        lane = lanes[row["lane"]] = _lane(row)
         facts.lanes[lane] = LaneFacts(row["lane"], row["last_seq"], unpack_replies(row["replies"]))
     return lanes
 

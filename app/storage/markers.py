@@ -27,18 +27,22 @@ class LoggedMarker:
 _MARKERS: Final[LiteralString] = """
     SELECT seq, marker, section_lanes
     FROM events
-    WHERE session_uid = $1 AND seq <= $2 AND marker IS NOT NULL
+    WHERE session_uid = $1 AND seq <= $2 AND seq > $3 AND marker IS NOT NULL
     ORDER BY seq
 """
 
 
 async def logged_markers(
-    connection: AsyncConnection, key: SessionKey, up_to_seq: int = FOREVER
+    connection: AsyncConnection,
+    key: SessionKey,
+    up_to_seq: int = FOREVER,
+    *,
+    after_seq: int = 0,
 ) -> Sequence[LoggedMarker]:
-    """Return the markers up to a seq, oldest first."""
+    """Return the markers up to a seq and after another, oldest first."""
     return [
         LoggedMarker(row["seq"], unpack_marker(row["marker"]), row["section_lanes"] or ())
-        for row in await fetch(connection, _MARKERS, key.uid, up_to_seq)
+        for row in await fetch(connection, _MARKERS, key.uid, up_to_seq, after_seq)
     ]
 
 
