@@ -13,7 +13,7 @@ IMAGE_FOLDER ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test test-slow lint format types imports check bench bench-long image lock lock-check clean
+.PHONY: help install demo serve test test-slow lint format types imports check bench bench-long bench-survival image lock lock-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ bench-long: $(STAMP) ## hold a conversation of 10,000 turns; takes an hour
 
 image: ## build the Dockerfile without a container engine and run the result; as root on Debian
 	deploy/image/build-without-docker $(IMAGE_FOLDER)
+
+bench-survival: $(STAMP) ## measure what survives five folds; takes some minutes
+	$(BIN)/python -m tests.benchmarks.survival
 
 COMPILE_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" --group dev pyproject.toml

@@ -3,7 +3,7 @@
 The server is a real one on this machine; the adapters are the ones that run in production.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -20,20 +20,16 @@ from app.core.compaction.ledger import (
 from app.core.compaction.policy import SummarizerKind, SummarizerPolicy
 from app.core.compaction.section_budget import MAX_SECTION_TOKENS
 from app.core.compaction.summary import SectionSummary
-from app.core.contents import Text
 from app.core.errors import SummaryRefusedError
-from app.core.events import Event, Events
+from app.core.events import Events
 from app.core.lanes import ROOT_LANE
-from app.core.tokens import part_tokens
 from app.ports import SummaryProvider
 from app.providers.json_api import new_client
 from app.providers.retry import Retries
 from app.providers.summarizers import DEFAULT_URLS, summary_providers
-from app.providers.tokenizer import Tokenizer
 from app.services.summarize_events import summarize_events
 from tests import readers
 from tests.builders import call, log, model, response, user
-from tests.compiling import append, parse_items
 from tests.fakes import held_out_canaries
 from tests.fakes.canaries import CHINESE, ENGLISH, Canary, surviving
 from tests.fakes.model_server import (
@@ -51,24 +47,18 @@ from tests.fakes.model_server import (
     fails,
     says,
 )
+from tests.planting import (
+    FAMILIES,
+    TOKENS,
+    counted,
+    in_rounds,
+    planted,
+    recorded,
+    told_by,
+)
 
-ROUNDS: Final = 5
-TOKENS: Final = Tokenizer()
 EXTRACTIVE: Final = SummarizerPolicy()
 OPENAI: Final = SummarizerPolicy(kind="openai", model="model-1")
-
-
-def counted(events: Sequence[Event]) -> Events:
-    """Return the events numbered from 1, in one lane, with their tokens."""
-    return tuple(
-        replace(
-            event,
-            seq=seq,
-            lane=ROOT_LANE,
-            part_tokens=tuple(part_tokens(part, TOKENS.count) for part in event.parts),
-        )
-        for seq, event in enumerate(events, start=1)
-    )
 
 
 async def summarize(
@@ -90,57 +80,7 @@ async def summarize(
     )
 
 
-def planted(events: Sequence[Event], canaries: Sequence[Canary]) -> Events:
-    """Return the events with the canaries spread over the first four fifths of them."""
-    step = max(1, len(events) * 4 // 5 // len(canaries))
-    left = list(canaries)
-    mixed: list[Event] = []
-    for number, event in enumerate(events):
-        if number % step == 0 and left:
-            mixed.append(user(left.pop(0).text))
-        mixed.append(event)
-    return counted([*mixed, *(user(canary.text) for canary in left)])
-
-
-def in_rounds(events: Events) -> Iterator[Events]:
-    for number in range(ROUNDS):
-        yield events[len(events) * number // ROUNDS : len(events) * (number + 1) // ROUNDS]
-
-
-def told_by(events: Events, canaries: Sequence[Canary]) -> list[Canary]:
-    told = {part.text for event in events for part in event.parts if isinstance(part, Text)}
-    return [canary for canary in canaries if canary.text in told]
-
-
 # By code, over what really happened
-
-FAMILIES: Final = (
-    readers.claude_code,
-    readers.pi,
-    readers.codex,
-    readers.tau_bench,
-    readers.swe_agent,
-    readers.inspect_ai,
-    readers.bioagent,
-    readers.who_and_when,
-    readers.openhands,
-)
-#: Shorter sessions have nothing worth folding five times.
-LEAST_EVENTS: Final = 15
-SESSIONS_OF_A_FAMILY: Final = 2
-
-
-def recorded(read: Any, data: Path) -> Iterator[tuple[str, Sequence[Event]]]:
-    """Yield the first sessions of a family that are long enough."""
-    found = 0
-    for session in read(data):
-        log_ = append(parse_items(session.format, session.items, agent=session.agent))
-        events = [event for event in log_.events if event.marker is None]
-        if len(events) >= LEAST_EVENTS:
-            yield session.name, events
-            found += 1
-            if found == SESSIONS_OF_A_FAMILY:
-                return
 
 
 @pytest.mark.slow

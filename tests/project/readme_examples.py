@@ -42,6 +42,14 @@ def examples() -> Iterator[Example]:
             yield _example(body, json.loads(next_body))
 
 
+def programs() -> Iterator[tuple[str, str]]:
+    """Yield each Python block with the text below it, which is what it prints."""
+    found = _BLOCK.findall(README.read_text(encoding="utf-8"))
+    for (language, body), (next_language, next_body) in pairwise(found):
+        if language == "python" and next_language == "text":
+            yield body, next_body
+
+
 def commands() -> Iterator[list[str]]:
     """Yield the shell commands of the README, one by one, comments left out."""
     for block in blocks("sh"):

@@ -17,7 +17,8 @@ from app.cli.__main__ import COMMANDS
 from app.cli.service_process import running_service
 from app.core import errors
 from app.settings import PREFIX, SECRET_FIELDS, Settings
-from tests.project.readme_examples import README, commands, examples, mismatch
+from tests.benchmarks.survival import KIT_HEADER, OWN_HEADER, OWN_SETS, kit_rows
+from tests.project.readme_examples import README, commands, examples, mismatch, programs
 
 TEXT = README.read_text(encoding="utf-8")
 REPOSITORY = README.parent
@@ -37,6 +38,18 @@ def test_every_example_is_answered_as_shown(client: httpx.Client) -> None:
         answer = client.request(example.method, example.path, **body)
         assert answer.is_success, answer.text
         assert mismatch(example.answer, answer.json()) is None, example.path
+
+
+def test_the_program_prints_what_is_shown_below_it(
+    client: httpx.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((program, shown),) = programs()
+    assert "http://localhost:8080" in program
+    program = program.replace("http://localhost:8080", str(client.base_url).rstrip("/"))
+
+    exec(compile(program, str(README), "exec"), {})  # noqa: S102
+
+    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)
@@ -111,6 +124,29 @@ def test_every_error_code_is_documented_with_its_status() -> None:
             status = str(STATUSES[base]) if is_answered else "none"
             statuses.setdefault(kind.code, set()).add(status)
     assert documented == statuses
+
+
+def _cells(header: tuple[str, ...]) -> list[list[str]]:
+    """Return the rows of the table with this header."""
+    (table,) = re.findall(
+        rf"^\| {re.escape(' | '.join(header))} \|\n\|[-:| ]+\|\n((?:\|.*\n)+)", TEXT, re.MULTILINE
+    )
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+
+
+def test_the_tables_of_what_survives_are_those_of_the_command() -> None:
+    kit, own = _cells(KIT_HEADER), _cells(OWN_HEADER)
+
+    assert [row[:2] for row in kit] == [
+        [f"{len(row.sessions)} {row.name}", "ours" if row.budget is None else f"{row.budget:.0%}"]
+        for row in kit_rows()
+    ]
+    assert [row[0] for row in own] == [f"{len(told)} {name}" for name, told in OWN_SETS.items()]
+    for row in (*kit, *own):
+        assert all(re.fullmatch(r"\d+%", cell) for cell in row[2:])
+        assert row[2:4] == ["100%", "100%"], "rules and constraints"
+        if row[1] != "10%":
+            assert row[4:7] == ["100%"] * 3
 
 
 def test_an_unsupported_media_type_has_the_documented_status() -> None:
