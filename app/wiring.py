@@ -20,6 +20,7 @@ from app.observability.meter import Meter
 from app.observability.metrics import Metrics
 from app.ports import SummaryProvider
 from app.providers.clock import SystemClock
+from app.providers.measured import measured
 from app.providers.model_rules import load_model_rules
 from app.providers.summarizers import summary_providers
 from app.providers.tokenizer import Tokenizer
@@ -169,7 +170,8 @@ async def build_parts(
     database = PgDatabase(observed(engine, telemetry.meter))
     try:
         async with httpx.AsyncClient() as client:
-            parts = _parts(settings, telemetry, database, _providers(settings, client))
+            providers = _providers(settings, client, telemetry.meter)
+            parts = _parts(settings, telemetry, database, providers)
             try:
                 yield parts
             finally:
@@ -194,7 +196,7 @@ def _parts(
     database: PgDatabase,
     providers: Mapping[str, SummaryProvider],
 ) -> Parts:
-    clock = SystemClock()
+    clock, meter = SystemClock(), telemetry.meter
     tokens = Tokenizer()
     preparer = EventPreparer(
         converters=CONVERTERS,
@@ -228,11 +230,17 @@ def _parts(
         schedule=schedule,
         activate_staged=ActivateStaged(cache_uses=PgCacheUses(), preparer=preparer, clock=clock),
         clock=clock,
+        meter=meter,
     )
     append_marker = AppendMarker(
-        database=database, log=log, keys=keys, append_events=append_events, clock=clock
+        database=database,
+        log=log,
+        keys=keys,
+        append_events=append_events,
+        clock=clock,
+        meter=meter,
     )
-    compiles = RememberCompiles(database=database, reports=reports)
+    compiles = RememberCompiles(database=database, reports=reports, meter=meter)
     compile_context = CompileContext(
         database=database,
         log=log,
@@ -242,6 +250,7 @@ def _parts(
         append_events=append_events,
         tokens=tokens,
         token_method=tokens.method,
+        meter=meter,
         tail_nudge=settings.tail_nudge,
         call_signature_sentinel=settings.call_signature_sentinel,
         verify_compile=settings.verify_compile,
@@ -249,7 +258,7 @@ def _parts(
     )
     read_events = ReadEvents(database=database, log=log, preparer=preparer)
     reads = PgCompactionReads(log, preparer.derive)
-    recall_events = RecallEvents(database=database, log=log, search=PgEventSearch())
+    recall_events = RecallEvents(database=database, log=log, search=PgEventSearch(), meter=meter)
     fold_events = FoldEvents(database=database, log=log, append_marker=append_marker)
     compact_session = CompactSession(
         database=database,
@@ -261,11 +270,13 @@ def _parts(
         schedule=schedule,
         providers=providers,
         tokens=tokens,
+        meter=meter,
     )
     wake_up.worker = Worker(
         database=database,
         queue=jobs,
         handlers=handlers(compact_session),
+        meter=meter,
         limits=WorkerLimits(
             jobs=settings.worker_jobs,
             per_tenant=settings.tenant_jobs,
@@ -305,11 +316,14 @@ def _parts(
             log=log,
             read_events=read_events,
             recall_events=recall_events,
+            meter=meter,
         ),
         compile_context=compile_context,
-        compile_session=CompileSession(compile_context=compile_context, schedule=schedule),
+        compile_session=CompileSession(
+            compile_context=compile_context, schedule=schedule, meter=meter
+        ),
         compile_stateless=CompileStateless(
-            preparer=preparer, compile_context=compile_context, clock=clock
+            preparer=preparer, compile_context=compile_context, clock=clock, meter=meter
         ),
         compare_compiles=CompareCompiles(
             database=database, log=log, compile_context=compile_context
@@ -322,6 +336,7 @@ def _parts(
             compiles=compiles,
             rules=rules,
             schedule=schedule,
+            meter=meter,
         ),
         request_compaction=RequestCompaction(
             database=database,
@@ -349,9 +364,11 @@ def _default_policy(settings: Settings) -> dict[str, Json]:
     return effective_policy(settings.default_policy, by_settings, DEFAULT_POLICY)
 
 
-def _providers(settings: Settings, client: httpx.AsyncClient) -> Mapping[str, SummaryProvider]:
+def _providers(
+    settings: Settings, client: httpx.AsyncClient, meter: Meter
+) -> Mapping[str, SummaryProvider]:
     api_key = settings.summarizer_api_key
-    return summary_providers(
+    providers = summary_providers(
         client,
         kind=settings.summarizer,
         url=settings.summarizer_url,
@@ -359,6 +376,7 @@ def _providers(settings: Settings, client: httpx.AsyncClient) -> Mapping[str, Su
         api_key=None if api_key is None else api_key.get_secret_value(),
         timeout_s=settings.summarizer_timeout_s,
     )
+    return measured(providers, model=settings.summarizer_model, meter=meter)
 
 
 def _authenticate(settings: Settings, database: PgDatabase) -> Authenticate:

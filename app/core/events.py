@@ -5,6 +5,7 @@ events before it (its seq, owners, place, the ranges of a marker) is added at ap
 :mod:`app.core.resolve` and stored with it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -240,6 +241,19 @@ class PolicyChange:
 
 Marker: TypeAlias = Fold | Rewind | Pin | Unpin | Elision | Undo | Activation | PolicyChange
 
+#: The kind of an event that is no marker.
+MESSAGE: Final = "message"
+KIND_BY_MARKER: Final[Mapping[type[Marker], str]] = {
+    Fold: "compaction",
+    Rewind: "rewind",
+    Pin: "pin",
+    Unpin: "unpin",
+    Elision: "elision",
+    Undo: "deactivation",
+    Activation: "activation",
+    PolicyChange: "policy",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheMetadata:
@@ -312,6 +326,11 @@ class Event:
     segment: Segment = Segment.HISTORY
     #: What could not be taken as it came, for the caller: ``(pointer, text)``.
     notes: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+    @property
+    def kind(self) -> str:
+        """Return ``message`` for an ordinary event, else what kind of marker it is."""
+        return MESSAGE if self.marker is None else KIND_BY_MARKER[type(self.marker)]
 
     @property
     def is_model(self) -> bool:

@@ -23,7 +23,7 @@ from structlog.contextvars import bound_contextvars
 from app.core.canonical import Json
 from app.core.errors import FoldlineError, LeaseLostError, StorageError
 from app.jobs.retries import retry_delay_s
-from app.ports import ClaimLimits, Database, Job, JobQueue
+from app.ports import ClaimLimits, Database, Job, JobQueue, Meter
 
 #: Does one job and ends it; raises when it cannot.
 Handler: TypeAlias = Callable[[Job], Awaitable[None]]
@@ -71,11 +71,13 @@ class Worker:
         database: Database,
         queue: JobQueue,
         handlers: Mapping[str, Handler],
+        meter: Meter,
         limits: WorkerLimits | None = None,
     ) -> None:
         self._database = database
         self._queue = queue
         self._handlers = handlers
+        self._meter = meter
         self._limits = limits or WorkerLimits()
         self._running: dict[UUID, tuple[Job, asyncio.Task[None]]] = {}
         self._signal = asyncio.Event()
@@ -160,20 +162,31 @@ class Worker:
             tenant_id=job.key.tenant_id,
             session_id=job.key.session_id,
         ):
+            outcome = "done"
+            started_s = time.monotonic()
             try:
                 await self._handlers[job.kind](job)
             except asyncio.CancelledError:
+                outcome = "released" if self._stopping else "lost"
                 if self._stopping:
                     await self._give_back(job)
             except LeaseLostError:
+                outcome = "lost"
                 log.warning("job_lost", attempt=job.attempts)
             except Exception as error:  # noqa: BLE001  the loop must outlive every job
-                await self._failed(job, error)
+                outcome = await self._failed(job, error)
             finally:
+                self._meter.job_ended(
+                    job.kind,
+                    outcome,
+                    waited_s=job.waited_s,
+                    ran_s=time.monotonic() - started_s,
+                )
                 del self._running[job.id]
                 self.wake()
 
-    async def _failed(self, job: Job, error: Exception) -> None:
+    async def _failed(self, job: Job, error: Exception) -> str:
+        """Return the job to the queue, or end it; return what became of it."""
         is_final = isinstance(error, FoldlineError) and not error.retryable
         is_final = is_final and not isinstance(error, StorageError)
         log.warning("job_failed", attempt=job.attempts, is_final=is_final, exc_info=error)
@@ -181,17 +194,19 @@ class Worker:
             async with self._database.transaction() as connection:
                 if is_final:
                     await self._queue.finish(connection, job, "failed", error=_told(error))
-                else:
-                    await self._queue.retry(
-                        connection,
-                        job,
-                        delay_s=retry_delay_s(job.attempts, error, _RANDOM.random()),
-                        error=_told(error),
-                        max_attempts=self._limits.attempts,
-                    )
+                    return "failed"
+                status = await self._queue.retry(
+                    connection,
+                    job,
+                    delay_s=retry_delay_s(job.attempts, error, _RANDOM.random()),
+                    error=_told(error),
+                    max_attempts=self._limits.attempts,
+                )
         except StorageError:
             # The lease runs out, and someone takes the job again.
             log.warning("job_not_returned", exc_info=True)
+            return "lost"
+        return {"ready": "retried", "dead": "dead"}.get(status or "", "lost")
 
     async def _give_back(self, job: Job) -> None:
         try:

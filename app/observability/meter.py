@@ -4,6 +4,7 @@ One value for a process. Every method costs a few microseconds, never raises for
 and never waits. The children of labelled metrics are looked up once and kept.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -88,6 +89,7 @@ class Meter:
         self._compiles = _Children(counter("compile_outcomes_total"))
         self._repairs = _Children(counter("compile_repairs_total"))
         self._dropped = _Children(counter("compile_events_dropped_total"))
+        self._cache_results = _Children(counter("compile_cache_requests_total"))
         self._breaks = _Children(counter("prefix_breaks_total"))
         self._shared_ratio = _Children(histogram("prefix_shared_ratio"))
         self._reasoning = _Children(counter("reasoning_items_total"))
@@ -166,7 +168,7 @@ class Meter:
         result: CompileResult,
         *,
         wire_format: str,
-        cache: str,
+        cache: str | None,
         timing_ms: Mapping[str, float],
         scanned: int,
         hidden: int,
@@ -181,7 +183,8 @@ class Meter:
         Args:
             result: what came out.
             wire_format: the provider's.
-            cache: ``hit``, ``incremental`` or ``full``: how much of it was computed anew.
+            cache: what became of going on from an earlier compile: ``hit``, ``miss`` or ``stale``;
+                None where it was not tried.
             timing_ms: by stage, in the order in which they ran without a pause.
             scanned: events that were read.
             hidden: of those, events that the reader may not see.
@@ -193,7 +196,10 @@ class Meter:
         """
         total = sum(tokens_by_segment.values())
         self._compiles["not_modified" if is_unchanged else "ok"].inc()
-        self._compile_s[wire_format, cache].observe(sum(timing_ms.values()) / 1000)
+        if cache is not None:
+            self._cache_results[cache].inc()
+        how = "incremental" if cache == "hit" else "full"
+        self._compile_s[wire_format, how].observe(sum(timing_ms.values()) / 1000)
         self._stage_s.observe_all((name, spent / 1000) for name, spent in timing_ms.items())
         self._scanned.observe(scanned)
         self._output_tokens[wire_format].observe(total)
@@ -204,8 +210,9 @@ class Meter:
             self._shared_ratio[wire_format].observe(min(1.0, shared_tokens / total))
         if found_break is not None:
             self._breaks[found_break.reason].inc()
-        for repair in result.repairs:
-            self._repairs[repair.rule].inc()
+        if result.repairs:
+            for rule, count in Counter(repair.rule for repair in result.repairs).items():
+                self._repairs[rule].inc(count)
         self._count_dropped(result, hidden, index)
         reasoning = result.reasoning
         for action, items in (
@@ -230,10 +237,6 @@ class Meter:
     def compile_refused(self, outcome: str) -> None:
         """Take a compile without an answer: ``over_budget``, ``unrepairable`` or ``error``."""
         self._compiles[outcome].inc()
-
-    def prefix_broken(self, reason: str) -> None:
-        """Take a prefix that does not stand, found otherwise than by comparing with a reply."""
-        self._breaks[reason].inc()
 
     # Reports of usage
 

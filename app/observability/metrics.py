@@ -60,7 +60,7 @@ N       | append_batch_size_events             | | Events that one append stored
 counter | append_conflicts_total               | reason(head_moved,id_reused,idem_mismatch,lock_timeout) | Appends refused because of what others wrote.
 counter | append_duplicates_total              | level(event,request) | Events or whole requests that had been stored before.
 LAT     | session_lock_wait_seconds            | op(append,marker,fold) | Wait for the lock of a session, round trip included.
-LAT     | compile_duration_seconds             | format cache(hit,incremental,full) | Time of a compile, from the read to the answer's text.
+LAT     | compile_duration_seconds             | format cache(incremental,full) | Time of a compile, from the read to the answer's text; incremental: it went on from an earlier one.
 loop    | compile_stage_duration_seconds       | stage | Time of one step of a compile: the read, a pass, the answer.
 N       | compile_events_scanned               | | Events that a compile read.
 TOK     | compile_output_tokens                | format | Tokens of a compiled request.
@@ -68,6 +68,7 @@ counter | compile_tokens_by_segment_total      | segment(SEGMENTS) | Tokens of c
 counter | compile_outcomes_total               | outcome(ok,not_modified,over_budget,unrepairable,error) | How compiles ended; not_modified: the caller's base is all of it.
 counter | compile_repairs_total                | rule | Places of a log that the provider would have refused, by what was done.
 counter | compile_events_dropped_total         | reason(masked,rewound,branch,budget) | Events that compiles left out: by the index, of what was read by the reader's view, and to fit.
+counter | compile_cache_requests_total         | result(hit,miss,stale) | Compiles that looked for an earlier one to go on from; stale: what was found was of no use.
 counter | prefix_breaks_total                  | reason(BREAKS) | Compiles in which the newest reply's prefix no longer stands.
 RATIO   | prefix_shared_ratio                  | format | Part of a compiled request that the request before it begins with.
 counter | reasoning_items_total                | action(kept,stripped,invalidated) | Items of thinking in compiled requests.
@@ -94,7 +95,7 @@ LAT     | db_pool_wait_seconds                 | pool(rw) | Wait for a connectio
 LAT     | db_query_duration_seconds            | query | Time of a statement, round trip included.
 elected | db_oldest_transaction_seconds        | | Age of the oldest open transaction of the database.
 counter | recall_requests_total                | tool(recall,expand) outcome(ok,empty,partial) | Searches and openings of what was folded; partial: by time or size.
-counter | recall_tokens_total                  | tool(recall,expand) outcome(ok,empty,partial) | Tokens of the originals that they answered.
+counter | recall_tokens_total                  | tool(expand) outcome(ok,partial) | Tokens of the originals that were answered.
 LAT     | event_loop_lag_seconds               | | How late the event loop runs what is due.
 """  # noqa: E501  one metric a line
 

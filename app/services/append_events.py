@@ -4,6 +4,8 @@ Repeats are recognised by event id and answered with their seq. A batch of nothi
 over a stale expectation of the head, so that a lost answer can always be asked for again.
 """
 
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -12,6 +14,7 @@ from app.core.canonical import Json
 from app.core.errors import (
     ConcurrentAppendError,
     EventIdReusedError,
+    FoldlineError,
     InvalidInputError,
     SessionNotFoundError,
 )
@@ -25,6 +28,7 @@ from app.ports import (
     EventLog,
     IdempotencyKeys,
     LockedSession,
+    Meter,
     NewEvent,
     NewSession,
     SessionKey,
@@ -34,7 +38,7 @@ from app.ports import (
 from app.services import idempotency
 from app.services.activate_staged import ActivateStaged
 from app.services.idempotency import IdempotentRequest
-from app.services.prepare_events import EventPreparer, Note, PreparedEvent, SentBatch
+from app.services.prepare_events import NATIVE, EventPreparer, Note, PreparedEvent, SentBatch
 from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
 
 
@@ -102,6 +106,7 @@ class AppendEvents:
         schedule: ScheduleCompaction,
         activate_staged: ActivateStaged,
         clock: Clock,
+        meter: Meter,
     ) -> None:
         self._database = database
         self._log = log
@@ -112,6 +117,7 @@ class AppendEvents:
         self._schedule = schedule
         self._activate_staged = activate_staged
         self._clock = clock
+        self._meter = meter
 
     async def __call__(self, append: Append) -> AppendResult:
         """Append.
@@ -122,11 +128,19 @@ class AppendEvents:
             EventIdReusedError: an id belongs to another event.
             InvalidInputError: an event is refused; nothing of the batch is stored.
         """
+        try:
+            return await self._stored(append)
+        except FoldlineError as error:
+            self._meter.append_refused(error)
+            raise
+
+    async def _stored(self, append: Append) -> AppendResult:
         append = await self._with_agent(append)
         prepared, notes = await self._preparer.prepare(append.batch, now=self._clock.now())
         async with self._database.transaction() as connection:
             kept = await idempotency.claim(self._keys, connection, append.idempotent)
             if kept is not None:
+                self._meter.request_repeated()
                 return restored(kept)
             session = await self.lock(connection, append.key, append.create)
             step = await self.insert(connection, append, session, prepared)
@@ -139,15 +153,29 @@ class AppendEvents:
             await idempotency.keep(
                 self._keys, connection, append.idempotent, asdict(result), key=append.key
             )
+        self.count(step, source=_source(append))
         if result.compaction.is_due:
             self._schedule.wake()
         return result
 
+    def count(self, step: AppendStep, *, source: str) -> None:
+        """Count what a step has stored; to be called when its transaction has committed."""
+        repeated = sum(each.is_duplicate for each in step.appended)
+        kinds = Counter(row.event.kind for row in step.rows)
+        self._meter.appended(kinds, source=source, repeated=repeated)
+
     async def lock(
-        self, connection: Connection, key: SessionKey, create: NewSession | None = None
+        self,
+        connection: Connection,
+        key: SessionKey,
+        create: NewSession | None = None,
+        *,
+        op: str = "append",
     ) -> LockedSession:
         """Lock the session until the transaction ends, making it first if asked to."""
+        started_s = time.perf_counter()
         session = await self._log.lock_session(connection, key)
+        self._meter.lock_waited(op, time.perf_counter() - started_s)
         if session is None and create is not None:
             # Another writer may have made it meanwhile: then it is theirs that is locked.
             await self._sessions.create(connection, key, create)
@@ -280,6 +308,10 @@ class AppendEvents:
         # A rewind, or the undo of one, changes which deltas stand.
         if any(isinstance(row.event.marker, Rewind | Undo) for row in step.rows):
             await self._sessions.rewind_state(step.connection, key, step.facts.index)
+
+
+def _source(append: Append) -> str:
+    return "api" if append.batch.source_format == NATIVE else "import"
 
 
 def restored(kept: Mapping[str, Any]) -> AppendResult:

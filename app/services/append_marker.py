@@ -7,7 +7,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from app.core.canonical import Json, canonical_json
-from app.core.errors import InvalidInputError
+from app.core.errors import FoldlineError, InvalidInputError
 from app.core.events import USER, FoldRequest, MarkerRequest
 from app.core.json_text import RawItem
 from app.core.resolve import Facts, Resolver, needs_of
@@ -19,6 +19,7 @@ from app.ports import (
     EventLog,
     IdempotencyKeys,
     LockedSession,
+    Meter,
     SessionKey,
 )
 from app.services import idempotency
@@ -67,12 +68,14 @@ class AppendMarker:
         keys: IdempotencyKeys,
         append_events: AppendEvents,
         clock: Clock,
+        meter: Meter,
     ) -> None:
         self._database = database
         self._log = log
         self._keys = keys
         self._append = append_events
         self._clock = clock
+        self._meter = meter
 
     async def __call__(self, marker: NewMarker, *, check: CheckStep | None = None) -> AppendResult:
         """Append the marker; its seq is that of the only event appended.
@@ -80,12 +83,20 @@ class AppendMarker:
         Raises:
             InvalidInputError: the marker reaches nothing, with the pointer of the marker.
         """
+        try:
+            return await self._stored(marker, check)
+        except FoldlineError as error:
+            self._meter.append_refused(error)
+            raise
+
+    async def _stored(self, marker: NewMarker, check: CheckStep | None) -> AppendResult:
         foreseen = await self.foresee(marker)
         async with self._database.transaction() as connection:
             kept = await idempotency.claim(self._keys, connection, marker.idempotent)
             if kept is not None:
+                self._meter.request_repeated()
                 return restored(kept)
-            session = await self._append.lock(connection, marker.key)
+            session = await self._append.lock(connection, marker.key, op="marker")
             step = await self.insert(connection, session, foreseen)
             if check is not None:
                 await check(step)
@@ -93,7 +104,12 @@ class AppendMarker:
             await idempotency.keep(
                 self._keys, connection, marker.idempotent, asdict(result), key=marker.key
             )
+        self.count(step, source="api")
         return result
+
+    def count(self, step: AppendStep, *, source: str) -> None:
+        """Count what a step has stored; to be called when its transaction has committed."""
+        self._append.count(step, source=source)
 
     async def foresee(self, marker: NewMarker) -> ForeseenMarker:
         """Prepare a marker, and for a fold read all that it spans, which may be long, while nobody

@@ -45,6 +45,7 @@ from app.ports import (
     Job,
     JobQueue,
     LockedSession,
+    Meter,
     NewJob,
     SummaryProvider,
     TokenCounter,
@@ -91,6 +92,7 @@ class CompactSession:
         schedule: ScheduleCompaction,
         providers: Mapping[str, SummaryProvider],
         tokens: TokenCounter,
+        meter: Meter,
     ) -> None:
         self._database = database
         self._reads = reads
@@ -101,6 +103,7 @@ class CompactSession:
         self._schedule = schedule
         self._providers = providers
         self._tokens = tokens
+        self._meter = meter
 
     async def __call__(self, job: Job) -> None:
         """Fold what the job asks for, or find that there is nothing; ends the job either way.
@@ -134,6 +137,7 @@ class CompactSession:
             found = await asyncio.to_thread(asked.plan, read.facts, policy)
         if isinstance(found, Nothing):
             result: dict[str, Json] = {"reason": found.reason, "detail": found.detail}
+            self._count_end(job, asked.reason, summarizer, "skipped")
             return await self._end_unfolded(job, read, policy, result)
         work = _Work(job, read, policy, summarizer, found)
         started_s = time.monotonic()
@@ -141,10 +145,45 @@ class CompactSession:
             # Nothing of the database is held while a model is asked.
             summaries = await self._summarize(work)
         except SummaryRefusedError as error:
+            self._count_end(job, found.moment, summarizer, "no_progress")
             return await self._end_unfolded(job, read, policy, _refusal(found, read, error))
-        request = _fold_request(work, summaries, duration_s=time.monotonic() - started_s)
-        await self._append(work, request)
+        duration_s = time.monotonic() - started_s
+        request = _fold_request(work, summaries, duration_s=duration_s)
+        try:
+            is_appended = await self._append(work, request)
+        except (PlanOvertakenError, LeaseLostError):
+            self._count_end(job, found.moment, summarizer, "conflict")
+            raise
+        if is_appended:
+            self._count_fold(work, summaries, duration_s)
         return None
+
+    def _count_end(
+        self, job: Job, moment: str | None, summarizer: SummarizerPolicy, outcome: str
+    ) -> None:
+        is_by_code = summarizer.kind in ("extractive", "none")
+        self._meter.compaction_ended(
+            trigger=_trigger(job, moment),
+            method="deterministic" if is_by_code else "llm",
+            outcome=outcome,
+        )
+
+    def _count_fold(self, work: _Work, summaries: Summaries, duration_s: float) -> None:
+        made = [each for each in summaries.values() if not each.parts]
+        is_by_model = any(each.method != "extractive" for each in made)
+        method = "llm" if is_by_model else "deterministic"
+        has_failed = not is_by_model and work.summarizer.kind != "extractive"
+        self._meter.compaction_ended(
+            trigger=_trigger(work.job, work.plan.moment),
+            method=method,
+            outcome="llm_error" if has_failed else "ok",
+        )
+        self._meter.folded(
+            method=method,
+            duration_s=duration_s,
+            tokens_before=sum(section.tokens_before for section in work.plan.kept(summaries)),
+            tokens_after=sum(summary.tokens for summary in summaries.values()),
+        )
 
     # Policy
 
@@ -211,13 +250,14 @@ class CompactSession:
 
     # Appending, and ending the job: the session is locked first, then the job
 
-    async def _append(self, work: _Work, request: FoldRequest) -> None:
+    async def _append(self, work: _Work, request: FoldRequest) -> bool:
+        """Append the fold and end the job; return False when the session is gone."""
         job = work.job
         foreseen = await self._append_marker.foresee(NewMarker(key=job.key, request=request))
         async with self._database.transaction() as connection:
             session = await self._locked(connection, job)
             if session is None:
-                return
+                return False
             if not await self._stands(connection, work, session):
                 raise PlanOvertakenError
             try:
@@ -235,13 +275,17 @@ class CompactSession:
             }
             await self._jobs.finish(connection, job, "done", result=result)
             has_more = await self._settle_folded(connection, work, step.facts.index)
+        self._append_marker.count(step, source="worker")
         log.info("compaction_appended", job_id=str(job.id), moment=work.plan.moment)
         if has_more:
             self._schedule.wake()
+        return True
 
     async def _locked(self, connection: Connection, job: Job) -> LockedSession | None:
         """Lock session and job; None when the session is gone, and the job with it."""
+        started_s = time.perf_counter()
         session = await self._log.lock_session(connection, job.key)
+        self._meter.lock_waited("fold", time.perf_counter() - started_s)
         if session is None or session.incarnation != job.incarnation:
             error: dict[str, Json] = {"code": "not_found", "detail": "the session was erased"}
             await self._jobs.finish(connection, job, "cancelled", error=error)
@@ -334,6 +378,13 @@ class CompactSession:
 
 
 # What is summarized, and what is made of it
+
+
+def _trigger(job: Job, moment: str | None) -> str:
+    """Return why a compaction was made, as it is counted."""
+    if job.kind != COMPACT:
+        return "manual"
+    return "interval" if moment == "interval" else "tokens"
 
 
 def _seed(section: PlannedSection, read: CompactionRead) -> str | None:

@@ -57,6 +57,7 @@ from app.ports import (
     Database,
     EventLog,
     LogRead,
+    Meter,
     ReadBefore,
     SessionKey,
     TokenCounter,
@@ -153,13 +154,23 @@ class _Observer:
 
     trace: PassTrace | None
     timing_ms: dict[str, float] = field(default_factory=dict)
+    #: Of going on from what is settled: ``hit``, ``miss`` or ``stale``; None: not tried.
+    cache: str | None = None
+    #: Events or contents that each pass gave.
+    sizes: dict[str, int] = field(default_factory=dict)
     last_s: float = field(default_factory=time.perf_counter)
 
     def passed(self, name: str, items: Events | Contents) -> None:
         """Take what a pass gave."""
         self.lap(name)
+        self.sizes[name] = len(items)
         if self.trace is not None:
             self.trace.passed(name, items)
+
+    @property
+    def hidden(self) -> int:
+        """Events that the reader may not see, of those that were read."""
+        return self.sizes.get("reply_order", 0) - self.sizes.get("visibility", 0)
 
     def lap(self, name: str) -> None:
         """Note the time since the last lap under a name."""
@@ -182,6 +193,7 @@ class CompileContext:
         append_events: AppendEvents,
         tokens: TokenCounter,
         token_method: str,
+        meter: Meter,
         tail_nudge: bool = True,
         call_signature_sentinel: bool = True,
         verify_compile: bool = False,
@@ -195,6 +207,7 @@ class CompileContext:
         self._append_events = append_events
         self._tokens = tokens
         self._token_method = token_method
+        self._meter = meter
         self._tail_nudge = tail_nudge
         self._call_signature_sentinel = call_signature_sentinel
         self._verify = verify_compile
@@ -336,7 +349,9 @@ class CompileContext:
         """Run it over what follows the settled; None where more must be known than that."""
         known = self._settled.find(_settled_key(key, request)) if self._settles(request) else None
         if known is None:
+            observer.cache = "miss" if self._settles(request) else None
             return None
+        observer.cache = "stale"
         read = await self._read(connection, key, request, before=known.before)
         given = await self._fetch(connection, request, read)
         observer.lap("load")
@@ -365,6 +380,7 @@ class CompileContext:
         base_count = _base_count(result, request.base_fingerprint)
         if standing is None or (base_count is not None and base_count < settled.part_count):
             return None
+        observer.cache = "hit"
         return _Run(
             read=read,
             given=given,
@@ -650,6 +666,22 @@ class CompileContext:
             explained = explain(events, inputs.index, observer.trace, result)
         body = request_fields(result, request.format, request.options, base_count=base_count)
         observer.lap("answer")
+        by_segment = scaled(counted.by_segment, projection.total)
+        shared_tokens = inputs.calibration.tokens(standing.tokens(counted))
+        if request.is_sent:
+            self._meter.compiled(
+                result,
+                wire_format=request.format.name,
+                cache=observer.cache,
+                timing_ms=observer.timing_ms,
+                scanned=len(events),
+                hidden=observer.hidden,
+                index=inputs.index,
+                tokens_by_segment=by_segment,
+                shared_tokens=None if standing.fingerprint is None else shared_tokens,
+                found_break=standing.found_break,
+                is_unchanged=base_count is not None and base_count == len(result.chain) - 1,
+            )
         return Compiled(
             result=result,
             request=body,
@@ -657,14 +689,14 @@ class CompileContext:
             compiled_seq=inputs.compiled_seq,
             base_count=base_count or 0,
             tokens=Tokens(
-                by_segment=scaled(counted.by_segment, projection.total),
+                by_segment=by_segment,
                 method=self._method(inputs, projection),
                 error_bound=projection.error_bound,
             ),
             budget_tokens=_limit(request, inputs),
             inputs_digest=given.digest,
             found_break=standing.found_break,
-            shared_prefix_tokens=inputs.calibration.tokens(standing.tokens(counted)),
+            shared_prefix_tokens=shared_tokens,
             rule=inputs.rule,
             calibration=inputs.calibration,
             timing_ms=observer.timing_ms,

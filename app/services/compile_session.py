@@ -7,9 +7,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.ports import SessionKey
+from app.ports import Meter, SessionKey
 from app.services.append_events import Append
 from app.services.compile_context import CompileContext, Compiled, CompileRequest
+from app.services.compile_outcomes import counting_refusals
 from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
 
 #: For so many folds one answer waits at most.
@@ -27,9 +28,12 @@ class CompiledSession:
 class CompileSession:
     """Compiles at the head, and minds the size of what comes out."""
 
-    def __init__(self, *, compile_context: CompileContext, schedule: ScheduleCompaction) -> None:
+    def __init__(
+        self, *, compile_context: CompileContext, schedule: ScheduleCompaction, meter: Meter
+    ) -> None:
         self._compile = compile_context
         self._schedule = schedule
+        self._meter = meter
 
     async def __call__(
         self,
@@ -48,7 +52,7 @@ class CompileSession:
             compaction_wait_ms: for how long folds that are due may hold up the answer; what is
                 compiled then is what stands after them.
         """
-        compiled = await self._compile(key, request, append=append)
+        compiled = await self._compiled(key, request, append)
         if request.as_of_seq is not None or compiled.compiled_seq != compiled.head_seq:
             return CompiledSession(compiled, NOT_DUE)
         until_s = time.monotonic() + compaction_wait_ms / 1000
@@ -68,9 +72,15 @@ class CompileSession:
             ended = Scheduled(is_due=False, reason=str(reason), job_id=scheduled.job_id)
             if not (job.result or {}).get("folded"):
                 break
-            again = await self._compile(key, request)
+            again = await self._compiled(key, request)
             compiled = replace(again, appended=compiled.appended)
         return CompiledSession(compiled, ended or NOT_DUE)
+
+    async def _compiled(
+        self, key: SessionKey, request: CompileRequest, append: Append | None = None
+    ) -> Compiled:
+        with counting_refusals(self._meter):
+            return await self._compile(key, request, append=append)
 
     async def _scheduled(
         self, key: SessionKey, compiled: Compiled, *, has_folded: bool

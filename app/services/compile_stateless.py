@@ -4,9 +4,10 @@ from app.core.canonical import Json
 from app.core.errors import InvalidInputError
 from app.core.resolve import Facts, Log, Resolver
 from app.core.session_state import evolve
-from app.ports import Clock
+from app.ports import Clock, Meter
 from app.services.append_events import fresh_events
 from app.services.compile_context import CompileContext, Compiled, CompileRequest
+from app.services.compile_outcomes import counting_refusals
 from app.services.prepare_events import EventPreparer, Note, SentBatch
 
 
@@ -14,11 +15,17 @@ class CompileStateless:
     """Appends to a log in memory, and compiles that."""
 
     def __init__(
-        self, *, preparer: EventPreparer, compile_context: CompileContext, clock: Clock
+        self,
+        *,
+        preparer: EventPreparer,
+        compile_context: CompileContext,
+        clock: Clock,
+        meter: Meter,
     ) -> None:
         self._preparer = preparer
         self._compile = compile_context
         self._clock = clock
+        self._meter = meter
 
     async def __call__(
         self, batch: SentBatch, request: CompileRequest
@@ -40,4 +47,5 @@ class CompileStateless:
                 raise
             state = evolve(state, each.state_delta)
         log = Log(tuple(events), resolver.facts.index)
-        return self._compile.stateless(log, request, state), notes
+        with counting_refusals(self._meter):
+            return self._compile.stateless(log, request, state), notes

@@ -15,6 +15,7 @@ from app.ports import (
     EventLog,
     LockedSession,
     LoggedEvent,
+    Meter,
     SessionKey,
 )
 from app.services.read_events import EventView, ReadEvents
@@ -66,11 +67,13 @@ class ExpandEvents:
         log: EventLog,
         read_events: ReadEvents,
         recall_events: RecallEvents,
+        meter: Meter,
     ) -> None:
         self._database = database
         self._log = log
         self._read = read_events
         self._recall = recall_events
+        self._meter = meter
 
     async def __call__(self, wanted: Expansion) -> Expanded:
         """Return originals, at least one if there is any.
@@ -87,6 +90,12 @@ class ExpandEvents:
             if wanted.query is not None:
                 ranges = await self._matching(connection, wanted, ranges)
             events, next_seq = await self._fill(connection, wanted, session, ranges)
+        found = "ok" if events else "empty"
+        self._meter.recalled(
+            "expand",
+            found if next_seq is None else "partial",
+            tokens=sum(event.tokens for event in events),
+        )
         return Expanded(
             events=tuple(self._read.view(event, session.index) for event in events),
             is_truncated=next_seq is not None,

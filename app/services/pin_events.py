@@ -6,7 +6,7 @@ from typing import Final
 
 from app.core.canonical import Json
 from app.core.errors import InvalidInputError, PinLimitError, SessionNotFoundError
-from app.core.events import USER, Marker, Pin, PinRequest, UnpinRequest
+from app.core.events import MESSAGE, USER, Marker, Pin, PinRequest, UnpinRequest
 from app.core.index import Index, effective_markers
 from app.core.policy import effective_policy, pin_cap
 from app.core.ranges import contains
@@ -23,7 +23,6 @@ from app.services.append_events import AppendStep
 from app.services.append_marker import AppendMarker, NewMarker
 from app.services.idempotency import IdempotentRequest
 
-MESSAGE: Final = "message"
 PAGE: Final = 1000
 
 

@@ -15,6 +15,7 @@ from app.ports import (
     EventLog,
     EventSearch,
     LockedSession,
+    Meter,
     SearchHit,
     SearchQuery,
     SearchResult,
@@ -75,11 +76,13 @@ class RecallEvents:
         database: Database,
         log: EventLog,
         search: EventSearch,
+        meter: Meter,
         timeout_s: float = RECALL_TIMEOUT_S,
     ) -> None:
         self._database = database
         self._log = log
         self._search = search
+        self._meter = meter
         self._timeout_s = timeout_s
 
     async def __call__(self, wanted: Recall) -> Recalled:
@@ -94,6 +97,8 @@ class RecallEvents:
             if session is None:
                 raise SessionNotFoundError
             result = await self.search(connection, wanted, _ranges(wanted, session))
+        found = "ok" if result.hits else "empty"
+        self._meter.recalled("recall", found if result.is_complete else "partial", tokens=0)
         return Recalled(
             hits=tuple(RecalledEvent(hit, session.index.fold_of(hit.seq)) for hit in result.hits),
             is_complete=result.is_complete,

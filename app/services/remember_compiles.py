@@ -11,11 +11,12 @@ from uuid import UUID
 
 import structlog
 
+from app.core.calibration import calibration_of
 from app.core.compile.inputs import CompileInput, CompileResult
 from app.core.compile.projection import Counted, Reported
 from app.core.compile.standing import Standing
 from app.core.errors import StorageError
-from app.ports import CompiledRequest, Database, LogRead, SessionKey, TokenReports
+from app.ports import CompiledRequest, Database, LogRead, Meter, SessionKey, TokenReports
 
 #: Reports that this process has learnt from already, so that not every compile asks.
 MAX_KNOWN_REPORTS: Final = 10_000
@@ -37,9 +38,10 @@ class _Waiting:
 class RememberCompiles:
     """Both are best effort: the compile's answer is as good without."""
 
-    def __init__(self, *, database: Database, reports: TokenReports) -> None:
+    def __init__(self, *, database: Database, reports: TokenReports, meter: Meter) -> None:
         self._database = database
         self._reports = reports
+        self._meter = meter
         self._known: set[tuple[UUID, str]] = set()
         self._waiting: dict[tuple[UUID, str], _Waiting] = {}
         self._writing = asyncio.Lock()
@@ -114,6 +116,9 @@ class RememberCompiles:
             async with self._database.transaction() as connection:
                 if await self._reports.claim(connection, key, reported.fingerprint):
                     learnt = await self._reports.lock_learnt(connection, key.tenant_id, model)
+                    if learnt.reports:
+                        estimate = calibration_of(learnt, None).tokens(reported.ours)
+                        self._meter.tokens_estimated(model, ours=estimate, theirs=reported.theirs)
                     learnt = learnt.report(ours=reported.ours, theirs=reported.theirs)
                     learnt = learnt.accepted(reported.theirs)
                     await self._reports.keep_learnt(connection, key.tenant_id, model, learnt)

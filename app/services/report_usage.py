@@ -5,6 +5,7 @@ counts and how much it takes; it says whether the cache was hit as expected; and
 refused for its size makes compaction due.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -15,15 +16,26 @@ from app.core.errors import SessionNotFoundError
 from app.core.model_rules import ModelRule, ModelRules
 from app.core.overflow import ErrorReading, is_truncated
 from app.core.usage import Usage
-from app.ports import CompiledRequest, Connection, Database, EventLog, SessionKey, TokenReports
+from app.ports import (
+    CompiledRequest,
+    Connection,
+    Database,
+    EventLog,
+    Meter,
+    SessionKey,
+    TokenReports,
+)
 from app.services.remember_compiles import RememberCompiles
 from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
 
 Verdict: TypeAlias = Literal["hit", "ttl_expired", "prefix_changed", "unknown"]
+Miss: TypeAlias = Literal["ttl", "prefix", "routing"]
 
 #: So much of what was expected has to come from the cache. Providers round down to steps and to
 #: their markers, so it is never all.
 HIT_RATIO: Final = 0.8
+#: How providers call what their caches keep so long.
+_TTL_NAMES: Final[Mapping[int | None, str]] = {300: "5m", 3600: "1h"}
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +80,7 @@ class ReportUsage:
         compiles: RememberCompiles,
         rules: ModelRules,
         schedule: ScheduleCompaction,
+        meter: Meter,
     ) -> None:
         self._database = database
         self._log = event_log
@@ -75,6 +88,7 @@ class ReportUsage:
         self._compiles = compiles
         self._rules = rules
         self._schedule = schedule
+        self._meter = meter
 
     async def of_usage(self, key: SessionKey, fingerprint: str, usage: Usage) -> UsageReport:
         """Take the usage of a request.
@@ -115,6 +129,7 @@ class ReportUsage:
         report = UsageReport(overflow=overflow, error_kind=reading.kind)
         if not reading.is_overflow:
             return report
+        self._meter.overflowed(request.model if request else "")
         actual = reading.input_tokens or (request.tokens if request else 0)
         return await self._with_compaction(key, report, actual)
 
@@ -137,7 +152,12 @@ class ReportUsage:
             connection, key, request.fingerprint
         ):
             theirs = usage.input_tokens
-            if is_truncated(calibration.tokens(request.tokens), theirs):
+            ours = calibration.tokens(request.tokens)
+            self._count(
+                request, usage, ours=ours, expected=calibration.tokens(request.cached_tokens)
+            )
+            if is_truncated(ours, theirs):
+                self._meter.overflowed(model)
                 learnt = learnt.refused(theirs)
                 overflow = Overflow(
                     is_detected=True,
@@ -154,6 +174,17 @@ class ReportUsage:
             hit_ratio=_hit_ratio(usage, expected),
             verdict=_verdict(usage, request, expected),
             overflow=overflow,
+        )
+
+    def _count(self, request: CompiledRequest, usage: Usage, *, ours: int, expected: int) -> None:
+        """Count a report that is the first of its request."""
+        self._meter.tokens_estimated(request.model, ours=ours, theirs=usage.input_tokens or 0)
+        self._meter.usage_reported(
+            request.model,
+            usage,
+            ttl=_TTL_NAMES.get(request.ttl_s),
+            expected=expected,
+            miss=_miss(usage, request, expected),
         )
 
     async def _refused(
@@ -207,17 +238,24 @@ def _hit_ratio(usage: Usage, expected: int) -> float | None:
 
 def _verdict(usage: Usage, request: CompiledRequest, expected: int) -> Verdict:
     """Say why the cache was or was not read."""
+    miss = _miss(usage, request, expected)
+    if miss is None:
+        return "hit" if expected and usage.cached_tokens is not None else "unknown"
+    return "ttl_expired" if miss == "ttl" else "prefix_changed"
+
+
+def _miss(usage: Usage, request: CompiledRequest, expected: int) -> Miss | None:
+    """Say why the cache was not read, None when it was or nothing can be said."""
     cached = usage.cached_tokens
-    if cached is None:
-        return "unknown"
-    if expected and cached >= HIT_RATIO * expected:
-        return "hit"
+    if cached is None or (expected and cached >= HIT_RATIO * expected):
+        return None
     if request.is_broken:
-        return "prefix_changed"
+        return "prefix"
     if not expected:
-        return "unknown"
+        return None
     since_s, ttl_s = request.since_base_s, request.ttl_s
     if since_s is not None and ttl_s is not None and since_s > ttl_s:
-        return "ttl_expired"
-    # We sent what begins alike, in time: what the provider got was another request.
-    return "prefix_changed"
+        return "ttl"
+    # We sent what begins alike, in time: what the provider got was another request, or got it
+    # somewhere else.
+    return "routing"

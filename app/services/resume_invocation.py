@@ -6,6 +6,7 @@ from typing import Final
 
 from app.core.canonical import Json
 from app.core.errors import NotFoundError, SessionNotFoundError
+from app.core.events import MESSAGE
 from app.core.final_response import is_final_response
 from app.core.index import Index
 from app.core.json_text import parse_json
@@ -24,7 +25,6 @@ from app.ports import (
 from app.services.prepare_events import EventPreparer
 from app.services.read_events import EventView, ReadEvents
 
-MESSAGE: Final = "message"
 PAGE: Final = 1000
 
 

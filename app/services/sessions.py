@@ -26,6 +26,7 @@ from app.ports import (
     Sessions,
 )
 from app.services import idempotency
+from app.services.append_events import AppendStep
 from app.services.append_marker import AppendMarker, NewMarker
 from app.services.idempotency import IdempotentRequest
 
@@ -134,6 +135,7 @@ class ManageSessions:
             ConcurrentAppendError: the head is not where it is expected.
             InvalidInputError: the policy that results is not valid.
         """
+        step: AppendStep | None = None
         async with self._database.transaction() as connection:
             session = await self._log.lock_session(connection, change.key)
             if session is None:
@@ -158,8 +160,11 @@ class ManageSessions:
                 actions: dict[str, Json] = {"policy": policy if policy is not None else {}}
                 marker = NewMarker(key=change.key, request=PolicyRequest(), actions=actions)
                 foreseen = await self._append_marker.foresee(marker)
-                await self._append_marker.insert(connection, session, foreseen)
-            return await self._view(connection, change.key)
+                step = await self._append_marker.insert(connection, session, foreseen)
+            view = await self._view(connection, change.key)
+        if step is not None:
+            self._append_marker.count(step, source="api")
+        return view
 
     async def erase(self, key: SessionKey, *, actor: str) -> None:
         """Erase the session with everything that was made from it; audited.

@@ -33,6 +33,7 @@ from app.core.contents import (
     Text,
 )
 from app.core.events import (
+    KIND_BY_MARKER,
     Activation,
     CacheMetadata,
     Elision,
@@ -65,24 +66,8 @@ Derive: TypeAlias = Callable[[str, str, int], Event]
 #: A JSON array of the codec's own; only ever read back by it.
 Packed: TypeAlias = list[Any]
 
-MESSAGE: Final = "message"
 #: ``FunctionCall.args`` of a call without arguments.
 NO_ARGS: Final = "{}"
-_KIND_BY_MARKER: Final[Mapping[type[Marker], str]] = {
-    Fold: "compaction",
-    Rewind: "rewind",
-    Pin: "pin",
-    Unpin: "unpin",
-    Elision: "elision",
-    Undo: "deactivation",
-    Activation: "activation",
-    PolicyChange: "policy",
-}
-
-
-def kind_of(event: Event) -> str:
-    """Return ``message`` for an ordinary event, else what kind of marker it is."""
-    return MESSAGE if event.marker is None else _KIND_BY_MARKER[type(event.marker)]
 
 
 def tokens_of(event: Event) -> int:
@@ -406,7 +391,7 @@ def unpack_json(text: str | None) -> Any:  # noqa: ANN401  JSON
 
 def pack_marker(marker: Marker) -> str:
     """Return the ``marker`` text."""
-    return canonical_json([_KIND_BY_MARKER[type(marker)], *_packed_marker(marker)])
+    return canonical_json([KIND_BY_MARKER[type(marker)], *_packed_marker(marker)])
 
 
 def _packed_marker(marker: Marker) -> Packed:

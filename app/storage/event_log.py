@@ -35,7 +35,6 @@ from app.storage.codec import (
     NO_ARGS,
     SCHEMA_VERSION,
     Derive,
-    kind_of,
     pack_derived,
     pack_ids,
     pack_index,
@@ -359,7 +358,7 @@ def _event_row(row: NewEvent, facts: Facts) -> tuple[Any, ...]:
     return (
         event.seq,
         event.id,
-        kind_of(event),
+        event.kind,
         facts.lanes[event.lane].number,
         event.author,
         event.invocation_id,

@@ -16,6 +16,7 @@ All times are the database's.
 # ruff: noqa: S608
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal, LiteralString
 from uuid import UUID
 
@@ -238,7 +239,9 @@ _CLAIM: Final[LiteralString] = (
         lease_until = statement_timestamp() + $4::double precision * interval '1 second'
     FROM taken
     WHERE j.session_uid = taken.session_uid AND j.job_id = taken.job_id
-    RETURNING """
+    RETURNING
+        extract(EPOCH FROM statement_timestamp() - j.run_at)::float8 AS waited_s,
+    """
     + _COLUMNS
 )
 
@@ -258,7 +261,8 @@ async def _claim(connection: AsyncConnection, limits: ClaimLimits) -> Sequence[J
         limits.per_tenant,
         float(limits.lease_s),
     )
-    return sorted((_job(row) for row in rows), key=lambda job: (job.run_at, job.id))
+    jobs = (replace(_job(row), waited_s=row["waited_s"]) for row in rows)
+    return sorted(jobs, key=lambda job: (job.run_at, job.id))
 
 
 def _claim_of(job: Job) -> tuple[UUID, UUID, int]:

@@ -9,8 +9,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.core.errors import InvalidInputError, LeaseLostError, StorageUnavailableError
+from app.core.model_rules import NO_RULES
 from app.jobs.retries import retry_delay_s
 from app.jobs.worker import Worker, WorkerLimits, running
+from app.observability.meter import Meter
+from app.observability.metrics import Metrics
 from app.ports import Job, NewJob
 from app.storage.database import PgDatabase, fetch
 from app.storage.jobs import PgJobQueue
@@ -19,6 +22,8 @@ from tests.log_driver import new_key
 pytestmark = pytest.mark.commits
 
 QUEUE = PgJobQueue()
+METRICS = Metrics()
+METER = Meter(METRICS, NO_RULES, {})
 
 
 @pytest.fixture
@@ -49,6 +54,7 @@ def _working(
         database=database,
         queue=QUEUE,
         handlers={kind: handler},
+        meter=METER,
         limits=WorkerLimits(**{"per_tenant": 100, **limits}),
     )
     return running(worker, grace_s=grace_s)
@@ -235,7 +241,7 @@ async def test_while_the_process_drains_nothing_is_claimed(database: PgDatabase,
         raise AssertionError(job)
 
     [job_id] = await _enqueue(database, kind)
-    worker = Worker(database=database, queue=QUEUE, handlers={kind: handler})
+    worker = Worker(database=database, queue=QUEUE, handlers={kind: handler}, meter=METER)
     async with running(worker, grace_s=1, is_draining=lambda: True):
         worker.wake()
         await asyncio.sleep(0.5)
