@@ -41,6 +41,8 @@ from tests.builders import log
 
 CASES: Final = Path(__file__).parent / "cases"
 PIPELINE: Final = "pipeline"
+#: Cases of the planner: :mod:`tests.golden.plans`.
+PLANS: Final = "plans"
 UNCHANGED: Final = "unchanged"
 _READER_OPTIONS: Final = ("agent", "branch", "isolation_scope", "node_path")
 _BUILDERS: Final = {name: getattr(builders, name) for name in dir(builders) if name[0] != "_"}
@@ -53,7 +55,8 @@ class Case:
         self.path = path
         self.pass_name = path.parent.name
         self._text = path.read_text(encoding="utf-8")
-        self._values: dict[str, Any] = yaml.safe_load(self._text)
+        #: All that the file says.
+        self.values: dict[str, Any] = yaml.safe_load(self._text)
 
     def __repr__(self) -> str:
         return f"{self.pass_name}/{self.path.stem}"
@@ -61,17 +64,17 @@ class Case:
     @property
     def why(self) -> str:
         """What the case shows."""
-        return str(self._values.get("why") or "")
+        return str(self.values.get("why") or "")
 
     @property
     def expected(self) -> list[str]:
         """The lines that the file holds."""
-        return str(self._values.get("expected") or "").splitlines()
+        return str(self.values.get("expected") or "").splitlines()
 
     @property
     def options(self) -> dict[str, Any]:
         """The options as the file gives them."""
-        return dict(self._values.get("options") or {})
+        return dict(self.values.get("options") or {})
 
     def update(self, lines: Sequence[str]) -> None:
         """Write the lines into the file."""
@@ -81,7 +84,7 @@ class Case:
 
     def inputs(self) -> tuple[Events, CompileInput]:
         """Return the log of the case, and what it is compiled with."""
-        built = log(*self._events())
+        built = log(*self.events())
         options = compile_options(self.options)
         scope = options.reader.isolation_scope
         return built.events, CompileInput(
@@ -89,7 +92,7 @@ class Case:
             format=FORMATS[self.options.get("format", "gemini")],
             index=built.index,
             compiled_seq=len(built.events),
-            state=self._values.get("state") or {},
+            state=self.values.get("state") or {},
             opening_args=find_opening_args(built.events, scope),
             budget_tokens=self.options.get("budget"),
             rule=load_model_rules().find(options.model),
@@ -103,15 +106,17 @@ class Case:
             return [*_turns(result), *_reported(result), _request(result, inputs)]
         return list(_after(self.pass_name, events, inputs))
 
-    def _events(self) -> Iterator[Event]:
-        source = str(self._values.get("events") or "")
+    def events(self) -> Iterator[Event]:
+        """Yield the events as they are sent."""
+        source = str(self.values.get("events") or "")
         # Our own files, in the words of the builders and no others.
         yield from eval(f"[{_commas(source)}]", {"__builtins__": {}, **_BUILDERS})  # noqa: S307
 
 
 def all_cases() -> list[Case]:
-    """Return every case, by path."""
-    return [Case(path) for path in sorted(CASES.glob("*/*.yaml"))]
+    """Return every case of a pass or of the pipeline, by path."""
+    paths = sorted(CASES.glob("*/*.yaml"))
+    return [Case(path) for path in paths if path.parent.name != PLANS]
 
 
 def compile_options(given: dict[str, Any]) -> CompileOptions:

@@ -8,7 +8,7 @@ from app.core.compile.pipeline import PASS_NAMES, run_pipeline
 from app.core.compile.render import request_fields
 from app.core.compile.verify import verify
 from app.formats import VALIDATORS
-from tests.golden.runner import CASES, PIPELINE, UNCHANGED, Case, all_cases
+from tests.golden.runner import CASES, PIPELINE, PLANS, UNCHANGED, Case, all_cases
 
 cases = pytest.mark.parametrize("case", all_cases(), ids=repr)
 
@@ -40,7 +40,7 @@ def test_the_input_is_left_alone_and_the_answer_is_valid(case: Case) -> None:
 
 
 def test_every_folder_is_a_pass() -> None:
-    assert {path.name for path in CASES.iterdir()} == {*PASS_NAMES, "lower", PIPELINE}
+    assert {path.name for path in CASES.iterdir()} == {*PASS_NAMES, "lower", PIPELINE, PLANS}
 
 
 @pytest.mark.parametrize("pass_name", PASS_NAMES)
