@@ -18,6 +18,7 @@ from app.core.compaction.due import Counters
 from app.core.compaction.facts import PlanFacts
 from app.core.compaction.policy import CompactionPolicy
 from app.core.compile.breaks import Break
+from app.core.compile.explicit_cache import CacheRecord
 from app.core.compile.inputs import CompileResult
 from app.core.errors import FoldlineError
 from app.core.events import Event, Marker
@@ -315,6 +316,12 @@ class EventLog(Protocol):
         after_seq: int = 0,
     ) -> Sequence[tuple[int, Marker]]:
         """Return the markers up to a seq and after another with their seqs, oldest first."""
+
+    async def cache_records(
+        self, connection: Connection, key: SessionKey, reader: Reader, up_to_seq: int
+    ) -> Sequence[CacheRecord]:
+        """Return the newest records of explicit caches in the reader's own lane up to a seq, newest
+        first."""
 
     async def event_seqs(
         self, connection: Connection, key: SessionKey, invocation_id: str

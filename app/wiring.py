@@ -40,6 +40,7 @@ from app.services.compile_stateless import CompileStateless
 from app.services.count_tokens import CountTokens
 from app.services.elide_events import ElideEvents
 from app.services.expand_events import ExpandEvents
+from app.services.explicit_caches import ExplicitCaches
 from app.services.fold_events import FoldEvents
 from app.services.manage_jobs import ManageJobs
 from app.services.pin_events import PinEvents
@@ -247,6 +248,7 @@ def _parts(
         given=GivenInputs(inputs=PgCompileInputs(), reports=reports, rules=rules),
         compiles=compiles,
         settled=SettledCompiles(max_bytes=settings.compile_cache_bytes),
+        caches=ExplicitCaches(log=log, clock=clock),
         append_events=append_events,
         tokens=tokens,
         token_method=tokens.method,

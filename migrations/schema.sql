@@ -98,6 +98,7 @@ CREATE TABLE events (
     marker text,
     section_lanes integer[],
     state_delta json,
+    cache_record text,
     schema_version smallint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     CONSTRAINT events_pkey PRIMARY KEY (session_uid, seq),
@@ -241,6 +242,8 @@ WHERE expires_at IS NOT NULL;
 CREATE INDEX events_lane_idx ON events (session_uid, lane, (- seq));
 CREATE INDEX events_invocation_idx ON events (session_uid, invocation_id, seq);
 CREATE INDEX events_marker_idx ON events (session_uid, seq) WHERE marker IS NOT NULL;
+CREATE INDEX events_cache_record_idx ON events (session_uid, lane, seq)
+WHERE cache_record IS NOT NULL;
 CREATE INDEX events_state_delta_idx ON events (session_uid, seq)
 WHERE state_delta IS NOT NULL;
 CREATE INDEX calls_call_id_idx ON calls (session_uid, call_id, seq);

@@ -63,6 +63,10 @@ class CacheRule:
     marks_tools: bool = True
     #: Requests with one ``prompt_cache_key`` are sent to one cache.
     has_key: bool = False
+    #: Explicit caches: how long one lives and how many invocations it serves unless the caller says
+    #: otherwise; 0: not known.
+    explicit_ttl_s: int = 0
+    explicit_intervals: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -277,13 +277,15 @@ class Gemini:
         model: str,
         marks: HeadMarks = NO_MARKS,
     ) -> dict[str, str]:
-        """Return ``contents``, ``system_instruction`` and ``tools``."""
-        del model, marks  # The model is part of the URL.
+        """Return ``contents``, ``system_instruction``, ``tools`` and ``cached_content``."""
+        del model  # It is part of the URL.
         body = {"contents": json_array(_content(content) for content in contents if content.parts)}
         if system:
             body["system_instruction"] = f'{{"parts":[{{"text":{json_string(system)}}}]}}'
         if tools not in ("", "[]"):
             body["tools"] = tools
+        if marks.cached_content:
+            body["cached_content"] = json_string(marks.cached_content)
         return body
 
 

@@ -18,6 +18,7 @@ from app.core.calibration import Calibration
 from app.core.canonical import Json
 from app.core.compile.adk.opening import find_opening_args
 from app.core.compile.breaks import Break, find_break, newest_reply
+from app.core.compile.explicit_cache import Lifecycle, cache_segment, request_after
 from app.core.compile.inputs import (
     BudgetAction,
     CompileInput,
@@ -64,6 +65,7 @@ from app.ports import (
 )
 from app.services.append_events import Append, AppendEvents, AppendResult
 from app.services.compile_given import Given, GivenInputs
+from app.services.explicit_caches import ExplicitCaches
 from app.services.remember_compiles import RememberCompiles
 from app.services.settled_compiles import SettledCompile, SettledCompiles
 
@@ -133,6 +135,10 @@ class Compiled:
     appended: AppendResult | None = None
     #: As it was read with the log; None: it was not.
     compaction: CompactionStanding | None = None
+    #: What to do about the explicit cache; None: none was asked for.
+    lifecycle: Lifecycle | None = None
+    #: Body of the request that makes it; None when none is to be made.
+    cache_segment: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +152,7 @@ class _Run:
     counted: Counted
     projection: Projection
     standing: Standing
+    lifecycle: Lifecycle | None = None
 
 
 @dataclass(slots=True)
@@ -190,6 +197,7 @@ class CompileContext:
         given: GivenInputs,
         compiles: RememberCompiles,
         settled: SettledCompiles,
+        caches: ExplicitCaches,
         append_events: AppendEvents,
         tokens: TokenCounter,
         token_method: str,
@@ -204,6 +212,7 @@ class CompileContext:
         self._given = given
         self._compiles = compiles
         self._settled = settled
+        self._caches = caches
         self._append_events = append_events
         self._tokens = tokens
         self._token_method = token_method
@@ -238,7 +247,12 @@ class CompileContext:
             await self._given.keep(connection, run.read, run.given)
         if request.is_sent:
             self._compiles.remember(
-                run.read, run.inputs, run.result, counted=run.counted, standing=run.standing
+                run.read,
+                run.inputs,
+                run.result,
+                counted=run.counted,
+                standing=run.standing,
+                lifecycle=run.lifecycle,
             )
             await self._compiles.learn(run.read, request.options.model, run.projection.reported)
         self._settle(key, request, run)
@@ -253,6 +267,7 @@ class CompileContext:
             counted=run.counted,
             projection=run.projection,
             standing=run.standing,
+            lifecycle=run.lifecycle,
         )
         beside = run.read.beside
         return replace(
@@ -278,6 +293,8 @@ class CompileContext:
         index = self._expanded(events.index, _markers(events.events), request)
         observer = _Observer(PassTrace() if request.wants_explain else None)
         given = self._given.of_model(request.options.model, state)
+        records = self._caches.find_among(events.events, request.options)
+        given = self._caches.dated(given, records)
         inputs = CompileInput(
             options=self._options(request),
             format=request.format,
@@ -293,6 +310,9 @@ class CompileContext:
         observer.lap("render")
         counted, projection = self._project(inputs, result, events.events)
         standing = self._stateless_standing(events, request, inputs, result)
+        lifecycle = self._caches.plan(
+            inputs, result, counted, events.events, records=records, given=given
+        )
         self._check(result, request)
         compiled = self._answer(
             request,
@@ -304,6 +324,7 @@ class CompileContext:
             counted=counted,
             projection=projection,
             standing=standing,
+            lifecycle=lifecycle,
         )
         return replace(compiled, head_seq=head_seq)
 
@@ -319,6 +340,10 @@ class CompileContext:
         """Run the pipeline over everything that the reader sees."""
         read = await self._read(connection, key, request)
         given = await self._fetch(connection, request, read)
+        records = await self._caches.find(
+            connection, key, request.options, up_to_seq=_compiled_seq(request, read)
+        )
+        given = self._caches.dated(given, records)
         observer.lap("load")
         inputs = self._compile_input(request, read, given)
         result = self._run(read.events, inputs, observer)
@@ -329,6 +354,9 @@ class CompileContext:
         observer.lap("render")
         counted, projection = self._project(inputs, result, read.events)
         standing = await self._standing(connection, request, read, inputs=inputs, result=result)
+        lifecycle = self._caches.plan(
+            inputs, result, counted, read.events, records=records, given=given
+        )
         return _Run(
             read=read,
             given=given,
@@ -337,6 +365,7 @@ class CompileContext:
             counted=counted,
             projection=projection,
             standing=standing,
+            lifecycle=lifecycle,
         )
 
     async def _go_on(
@@ -398,6 +427,7 @@ class CompileContext:
             and request.as_of_seq is None
             and not request.wants_explain
             # These look at everything.
+            and request.options.cache.explicit is None
             and request.is_sent
             and not self._verify
         )
@@ -659,12 +689,19 @@ class CompileContext:
         counted: Counted,
         projection: Projection,
         standing: Standing,
+        lifecycle: Lifecycle | None,
     ) -> Compiled:
         base_count = _base_count(result, request.base_fingerprint)
         explained = None
         if observer.trace is not None:
             explained = explain(events, inputs.index, observer.trace, result)
-        body = request_fields(result, request.format, request.options, base_count=base_count)
+        segment: Mapping[str, str] | None = None
+        if lifecycle is not None and lifecycle.is_split:
+            body = request_after(result, request.format, request.options, lifecycle)
+            if lifecycle.action != "use":
+                segment = cache_segment(result, request.format, request.options, lifecycle)
+        else:
+            body = request_fields(result, request.format, request.options, base_count=base_count)
         observer.lap("answer")
         by_segment = scaled(counted.by_segment, projection.total)
         shared_tokens = inputs.calibration.tokens(standing.tokens(counted))
@@ -701,6 +738,8 @@ class CompileContext:
             calibration=inputs.calibration,
             timing_ms=observer.timing_ms,
             explained=explained,
+            lifecycle=lifecycle,
+            cache_segment=segment,
         )
 
     def _method(self, inputs: CompileInput, projection: Projection) -> str:

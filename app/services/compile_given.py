@@ -52,6 +52,8 @@ class Given:
     #: Of the model that the request names, if any is known.
     rule: ModelRule | None = None
     calibration: Calibration = UNCALIBRATED
+    #: Whether the recorded explicit cache lives no longer; None: there is none.
+    is_cache_expired: bool | None = None
 
     @property
     def text(self) -> str:
@@ -61,6 +63,8 @@ class Given:
             used["rule"] = _parsed(self.rule.text)
         if self.calibration != UNCALIBRATED:
             used["calibration"] = asdict(self.calibration)
+        if self.is_cache_expired is not None:
+            used["is_cache_expired"] = self.is_cache_expired
         return canonical_json(used)
 
     @cached_property
@@ -77,6 +81,7 @@ class Given:
             state=UsedState(used["state"]),
             rule=None if rule is None else rule_of(rule),
             calibration=UNCALIBRATED if calibration is None else Calibration(**calibration),
+            is_cache_expired=used.get("is_cache_expired"),
         )
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 import structlog
 
 from app.core.calibration import calibration_of
+from app.core.compile.explicit_cache import Lifecycle
 from app.core.compile.inputs import CompileInput, CompileResult
 from app.core.compile.projection import Counted, Reported
 from app.core.compile.standing import Standing
@@ -55,11 +56,17 @@ class RememberCompiles:
         *,
         counted: Counted,
         standing: Standing,
+        lifecycle: Lifecycle | None,
     ) -> None:
         """Keep what a report of this request will be compared with; written soon."""
         cache = inputs.rule.cache if inputs.rule else None
         cached = standing.tokens(counted)
         is_cached = cache is None or inputs.calibration.tokens(cached) >= cache.min_tokens
+        ttl_s = cache.ttls_s.get(inputs.options.cache.ttl) if cache else None
+        if lifecycle is not None and lifecycle.is_split:
+            # What it goes on from is in its cache whatever the last reply stands on.
+            cached, is_cached = lifecycle.tokens, True
+            ttl_s = lifecycle.ttl_s
         request = CompiledRequest(
             fingerprint=result.fingerprint,
             model=inputs.options.model,
@@ -67,7 +74,7 @@ class RememberCompiles:
             cached_tokens=cached if is_cached else 0,
             base_fingerprint=standing.fingerprint,
             is_broken=standing.found_break is not None,
-            ttl_s=cache.ttls_s.get(inputs.options.cache.ttl) if cache else None,
+            ttl_s=ttl_s,
         )
         waiting = _Waiting(read.key, read.incarnation, request)
         self._waiting[read.key.uid, request.fingerprint] = waiting

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from app.core.canonical import Json, canonical_json
+from app.core.compile.explicit_cache import CacheRecord
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -200,6 +201,23 @@ def _packed_cache(cache: CacheMetadata | None) -> Packed | None:
         return None
     fields = [cache.fingerprint, cache.contents_count, cache.cache_name, cache.expire_time]
     return [*fields, cache.created_at, cache.invocations_used]
+
+
+def pack_cache_record(event: Event) -> str | None:
+    """Return what a reply says of an explicit cache, and of how many tokens its request had."""
+    packed = _packed_cache(event.cache_metadata)
+    return None if packed is None else canonical_json([*packed, event.prompt_tokens])
+
+
+def unpack_cache_record(row: Row) -> CacheRecord:
+    """Return the record of a row that has ``seq, invocation_id, cache_record``."""
+    *fields, prompt_tokens = orjson.loads(row["cache_record"])
+    return CacheRecord(
+        seq=row["seq"],
+        invocation_id=row["invocation_id"],
+        metadata=_make_cache(*fields),
+        prompt_tokens=prompt_tokens,
+    )
 
 
 _make_cache: Final = constructor(

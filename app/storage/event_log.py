@@ -14,6 +14,7 @@ from typing import Any, Final, LiteralString
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.canonical import canonical_json, clean_text
+from app.core.compile.explicit_cache import CacheRecord
 from app.core.errors import StorageError
 from app.core.events import Event, Fold, Marker
 from app.core.index import Index
@@ -30,11 +31,13 @@ from app.ports import (
     SessionKey,
 )
 from app.storage import live_read
+from app.storage.cache_records import newest_cache_records
 from app.storage.codec import (
     DERIVED_VERSION,
     NO_ARGS,
     SCHEMA_VERSION,
     Derive,
+    pack_cache_record,
     pack_derived,
     pack_ids,
     pack_index,
@@ -173,6 +176,11 @@ class PgEventLog:
         found = await logged_markers(connection, key, up_to_seq, after_seq=after_seq)
         return [(logged.seq, logged.marker) for logged in found]
 
+    async def cache_records(
+        self, connection: AsyncConnection, key: SessionKey, reader: Reader, up_to_seq: int
+    ) -> Sequence[CacheRecord]:
+        return await newest_cache_records(connection, key, reader, up_to_seq)
+
     async def event_seqs(
         self, connection: AsyncConnection, key: SessionKey, invocation_id: str
     ) -> Sequence[int]:
@@ -252,22 +260,22 @@ _INSERT: Final[LiteralString] = """
         INSERT INTO events (
             session_uid, seq, id, kind, lane, author, invocation_id, event_at, tokens, raw,
             source_format, item_part, body_hash, derived, derived_version, resolved, owner_seqs,
-            requested_ids, marker, section_lanes, state_delta, schema_version
+            requested_ids, marker, section_lanes, state_delta, cache_record, schema_version
         )
         SELECT
             $1, e.seq, e.id, e.kind, e.lane, e.author, e.invocation_id, e.event_at, e.tokens,
             e.raw, e.source_format, e.item_part, e.body_hash, e.derived, $2, e.resolved,
             e.owner_seqs::bigint[], e.requested_ids::json, e.marker, e.section_lanes::integer[],
-            e.state_delta::json, $3
+            e.state_delta::json, e.cache_record, $3
         FROM unnest(
             $4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::text[],
             $10::double precision[], $11::integer[], $12::text[], $13::text[], $14::integer[],
             $15::bytea[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
-            $21::text[], $22::text[]
+            $21::text[], $22::text[], $48::text[]
         ) AS e (
             seq, id, kind, lane, author, invocation_id, event_at, tokens, raw, source_format,
             item_part, body_hash, derived, resolved, owner_seqs, requested_ids, marker,
-            section_lanes, state_delta
+            section_lanes, state_delta, cache_record
         )
     ),
     new_calls AS (
@@ -344,6 +352,7 @@ async def _insert(
         sum(isinstance(event.marker, Fold) for event in events),
         sum(event.marker is None for event in events),
         sum(tokens_of(event) for event in events if event.marker is None),
+        [pack_cache_record(event) for event in events],
     )
     if moved is None:
         raise StorageError("the session's head is not where its lock's holder left it")

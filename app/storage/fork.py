@@ -136,13 +136,13 @@ _COPY_LOG: Final[LiteralString] = """
     INSERT INTO events (
         session_uid, seq, id, kind, lane, author, invocation_id, event_at, tokens, raw,
         source_format, item_part, body_hash, derived, derived_version, resolved, owner_seqs,
-        requested_ids, marker, section_lanes, state_delta, schema_version, created_at
+        requested_ids, marker, section_lanes, state_delta, cache_record, schema_version, created_at
     )
     SELECT
         $2, e.seq, e.id, e.kind, e.lane, e.author, e.invocation_id, e.event_at, e.tokens, e.raw,
         e.source_format, e.item_part, e.body_hash, e.derived, e.derived_version, e.resolved,
-        e.owner_seqs, e.requested_ids, e.marker, e.section_lanes, e.state_delta, e.schema_version,
-        e.created_at
+        e.owner_seqs, e.requested_ids, e.marker, e.section_lanes, e.state_delta, e.cache_record,
+        e.schema_version, e.created_at
     FROM events AS e
     WHERE e.session_uid = $1 AND e.seq <= $3
 """

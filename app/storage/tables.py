@@ -191,6 +191,8 @@ events: Final = Table(
     #: Lanes of a fold's sections.
     Column("section_lanes", ARRAY(Integer)),
     Column("state_delta", JSON),
+    #: What a reply says of the explicit cache that its request went on from.
+    Column("cache_record", Text),
     #: Of ``resolved`` and ``marker``.
     _required("schema_version", SmallInteger, "1"),
     _time("created_at"),
@@ -201,6 +203,13 @@ events: Final = Table(
     Index("events_lane_idx", "session_uid", "lane", text("(- seq)")),
     Index("events_invocation_idx", "session_uid", "invocation_id", "seq"),
     Index("events_marker_idx", "session_uid", "seq", postgresql_where=text("marker IS NOT NULL")),
+    Index(
+        "events_cache_record_idx",
+        "session_uid",
+        "lane",
+        "seq",
+        postgresql_where=text("cache_record IS NOT NULL"),
+    ),
     Index(
         "events_state_delta_idx",
         "session_uid",

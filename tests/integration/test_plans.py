@@ -14,10 +14,11 @@ from typing import Any, Final, Literal, LiteralString
 import pytest
 import pytest_asyncio
 
+from app.core.events import CacheMetadata
 from app.core.lanes import Reader
 from app.core.ranges import FOREVER
 from app.ports import SessionKey
-from app.storage import event_log, facts, live_read, markers, state
+from app.storage import cache_records, event_log, facts, live_read, markers, state
 from app.storage.codec import DERIVED_VERSION
 from app.storage.database import PgDatabase, fetch, fetch_one
 from app.storage.migrate import migrate
@@ -238,6 +239,17 @@ async def test_markers_and_deltas_are_found_among_the_events(large: Large) -> No
 
     assert _rows(marked, "events") == 2
     assert _rows(changed, "events") == 0
+
+
+async def test_what_replies_say_of_caches_is_found_among_the_events(large: Large) -> None:
+    database, key = large
+    record = CacheMetadata(fingerprint="f", contents_count=2)
+    await append(database, key, model("a", cache_metadata=record))
+
+    plan = await _plan(database, cache_records._NEWEST, key.uid, FOREVER, None, "", AGENT, 8)
+
+    assert _rows(plan, "events") == 1
+    assert _buffers(plan) < 20
 
 
 async def test_an_event_is_looked_up_alone(large: Large) -> None:

@@ -1,7 +1,8 @@
 """Compile on the wire. The answer is joined from texts that are JSON already."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -16,10 +17,18 @@ from app.api.schemas.fields import (
     Word,
 )
 from app.core.canonical import Json, canonical_json, clean_text
-from app.core.compile.inputs import CacheOptions, CompileOptions, CompileResult, Instruction
+from app.core.compile.explicit_cache import Lifecycle
+from app.core.compile.inputs import (
+    CacheOptions,
+    CompileOptions,
+    CompileResult,
+    ExplicitCache,
+    Instruction,
+)
 from app.core.compile.pipeline import PIPELINE_VERSION
 from app.core.compile.trace import EventTrace
 from app.core.contents import Part, Text
+from app.core.errors import InvalidInputError
 from app.core.lanes import Reader
 from app.formats import FORMATS
 from app.formats.adk import parse_content
@@ -33,6 +42,9 @@ FormatName = Literal["gemini", "openai_chat", "openai_responses", "anthropic", "
 #: A content: a string, or an object with role and parts.
 ContentField = str | JsonObject
 MAX_EXPANDED = 1000
+#: As google-adk bounds it; a cache that lives longer than a year is a mistake.
+MAX_CACHE_INTERVALS = 100
+MAX_CACHE_TTL_S = 31_536_000
 
 
 class InstructionField(RequestModel):
@@ -73,15 +85,36 @@ class BudgetField(RequestModel):
         return self.max_input_tokens - self.reserve_output_tokens
 
 
+class ExplicitCacheField(RequestModel):
+    """How an explicit cache is to be kept; what is left out is as the model's rule says."""
+
+    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_CACHE_TTL_S)] | None = None
+    cache_intervals: Annotated[int, Field(ge=1, le=MAX_CACHE_INTERVALS)] | None = None
+    min_tokens: Annotated[int, Field(ge=0)] = 0
+
+    def to_domain(self) -> ExplicitCache:
+        """Return the terms."""
+        return ExplicitCache(
+            ttl_s=self.ttl_seconds,
+            cache_intervals=self.cache_intervals,
+            min_tokens=self.min_tokens,
+        )
+
+
 class CacheField(RequestModel):
     """What the caller wants of the provider's cache."""
 
     breakpoints: Literal["auto", "none"] = "auto"
     ttl: Literal["5m", "1h"] = "5m"
+    explicit: ExplicitCacheField | None = None
 
     def to_domain(self) -> CacheOptions:
         """Return the options."""
-        return CacheOptions(breakpoints=self.breakpoints, ttl=self.ttl)
+        return CacheOptions(
+            breakpoints=self.breakpoints,
+            ttl=self.ttl,
+            explicit=None if self.explicit is None else self.explicit.to_domain(),
+        )
 
 
 class CompileFields(RequestModel):
@@ -129,6 +162,18 @@ class CompileFields(RequestModel):
             budget_tokens=None if self.budget is None else self.budget.limit,
         )
 
+    def _cache(self, pointer: str) -> CacheOptions:
+        cache = CacheOptions() if self.cache is None else self.cache.to_domain()
+        if cache.explicit is None:
+            return cache
+        if self.format != "gemini":
+            raise InvalidInputError(
+                "only format gemini has explicit caches", pointer=f"{pointer}/cache/explicit"
+            )
+        if not self.model:
+            raise InvalidInputError("an explicit cache is of a model", pointer=f"{pointer}/model")
+        return cache
+
     def _options(self, pointer: str) -> CompileOptions:
         user_content = self.user_content
         instruction = self.instruction or InstructionField()
@@ -155,8 +200,11 @@ class CompileFields(RequestModel):
             system=clean_text(self.system),
             tools=tuple(canonical_json(tool) for tool in self.tools),
             model=self.model or "",
-            cache=CacheOptions() if self.cache is None else self.cache.to_domain(),
+            cache=self._cache(pointer),
         )
+
+
+FieldsT = TypeVar("FieldsT", bound=CompileFields)
 
 
 class StatelessCompileBody(CompileFields):
@@ -165,6 +213,10 @@ class StatelessCompileBody(CompileFields):
     events: list[Any]
     base_fingerprint: Word | None = None
     explain: bool = False
+
+    @model_validator(mode="after")
+    def _splits_once(self) -> Self:
+        return _split_once(self, self.base_fingerprint)
 
     def to_request(self, pointer: str = "") -> CompileRequest:
         """Return the request."""
@@ -187,6 +239,10 @@ class CompileBody(CompileFields):
     compaction_wait_ms: WaitMs = 0
 
     @model_validator(mode="after")
+    def _splits_once(self) -> Self:
+        return _split_once(self, self.base_fingerprint)
+
+    @model_validator(mode="after")
     def _appends_at_the_head(self) -> Self:
         if self.append and self.as_of_seq is not None:
             raise ValueError("append goes with no as_of_seq: what is appended comes after it")
@@ -201,6 +257,12 @@ class CompileBody(CompileFields):
             inputs=self.inputs,
             wants_explain=self.explain,
         )
+
+
+def _split_once(fields: FieldsT, base_fingerprint: str | None) -> FieldsT:
+    if base_fingerprint is not None and fields.cache is not None and fields.cache.explicit:
+        raise ValueError("base_fingerprint goes with no cache.explicit: either splits the request")
+    return fields
 
 
 class DiffBody(RequestModel):
@@ -268,6 +330,19 @@ class BreakpointAnswer(BaseModel):
     ttl: str
 
 
+class LifecycleAnswer(BaseModel):
+    """What to do about the explicit cache, and what the reply's `cache_metadata` is to say."""
+
+    action: Literal["none", "create", "use", "replace", "delete"]
+    reason: str
+    #: The cache to use or, of `replace` and `delete`, the one to delete.
+    name: str | None
+    contents_count: int
+    fingerprint: str
+    invocations_used: int | None
+    expire_time: float | None
+
+
 class CacheAnswer(BaseModel):
     """What the provider's cache is asked for, what it has, and why it will miss if it will."""
 
@@ -276,6 +351,7 @@ class CacheAnswer(BaseModel):
     break_reason: str | None
     break_seq: int | None
     prompt_cache_key: str | None
+    lifecycle: LifecycleAnswer | None
 
 
 class ReasoningAnswer(BaseModel):
@@ -318,6 +394,8 @@ class CompileAnswer(BaseModel):
     """A request for the provider, and what there is to say of it."""
 
     request: dict[str, Any]
+    #: Body of the request that makes the explicit cache, but for the model; only where one is made.
+    cache_segment: dict[str, Any] | None = None
     head_seq: int
     compiled_seq: int
     fingerprint: str
@@ -344,7 +422,9 @@ def compile_text(
     compiled: Compiled, notes: list[Note] | None = None, compaction: Scheduled | None = None
 ) -> str:
     """Return the answer as JSON text; what the provider gets is not decoded on the way."""
-    fields = ",".join(f"{canonical_json(key)}:{text}" for key, text in compiled.request.items())
+    request = f'"request":{_object_text(compiled.request)}'
+    if compiled.cache_segment is not None:
+        request += f',"cache_segment":{_object_text(compiled.cache_segment)}'
     beside = _beside_request(compiled, notes or [])
     if compaction is not None:
         beside["compaction"] = {
@@ -353,7 +433,12 @@ def compile_text(
             "job_id": compaction.job_id,
         }
     rest = canonical_json(beside)
-    return f'{{"request":{{{fields}}},{rest[1:]}'
+    return f"{{{request},{rest[1:]}"
+
+
+def _object_text(texts: Mapping[str, str]) -> str:
+    fields = ",".join(f"{canonical_json(key)}:{text}" for key, text in texts.items())
+    return f"{{{fields}}}"
 
 
 def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:
@@ -428,6 +513,21 @@ def _cache(compiled: Compiled) -> Json:
         "break_reason": None if found is None else found.reason,
         "break_seq": None if found is None else found.seq,
         "prompt_cache_key": result.cache_key or None,
+        "lifecycle": _lifecycle(compiled.lifecycle),
+    }
+
+
+def _lifecycle(lifecycle: Lifecycle | None) -> Json:
+    if lifecycle is None:
+        return None
+    return {
+        "action": lifecycle.action,
+        "reason": lifecycle.reason,
+        "name": lifecycle.name,
+        "contents_count": lifecycle.contents_count,
+        "fingerprint": lifecycle.fingerprint,
+        "invocations_used": lifecycle.invocations_used,
+        "expire_time": lifecycle.expire_time,
     }
 
 

@@ -44,12 +44,12 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplicitCache:
-    """How explicit caches are to be kept (``spec/ADK.md`` D)."""
+    """How explicit caches are to be kept (``spec/ADK.md`` D); None: as the model's rule says."""
 
-    ttl_s: int = 1800
+    ttl_s: int | None = None
     #: So many invocations may use one cache.
-    cache_intervals: int = 10
-    #: A shorter prefix is not worth one.
+    cache_intervals: int | None = None
+    #: After a request of fewer tokens none is worth it.
     min_tokens: int = 0
 
 
@@ -250,6 +250,8 @@ class HeadMarks:
     key: str = ""
     #: This is the rest of a request whose tools the caller has.
     has_sent_tools: bool = False
+    #: The explicit cache that this is the rest of; empty: none.
+    cached_content: str = ""
 
 
 NO_MARKS: Final = HeadMarks()
