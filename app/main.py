@@ -9,9 +9,20 @@ from fastapi import FastAPI
 from app import __version__
 from app.api.bodies import BodyLimits
 from app.api.errors import add_error_handlers
+from app.api.headers import AnswerHeaders
 from app.api.middleware import Compression, InFlight, RequestContext
 from app.api.openapi import use_own_document
-from app.api.routes import compactions, events, health, jobs, metrics, recall, sessions, usage
+from app.api.routes import (
+    admin,
+    compactions,
+    events,
+    health,
+    jobs,
+    metrics,
+    recall,
+    sessions,
+    usage,
+)
 from app.api.routes import compile as compiling
 from app.jobs.worker import running
 from app.observability.loop_lag import LoopLag
@@ -29,6 +40,7 @@ ROUTERS: Final = (
     compiling.router,
     usage.router,
     jobs.router,
+    admin.router,
 )
 
 
@@ -76,6 +88,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         RequestContext, meter=telemetry.meter, in_flight=_counted_in_flight(telemetry.metrics)
     )
+    app.add_middleware(AnswerHeaders)
     for router in ROUTERS:
         if router is not metrics.router or settings.metrics_port is None:
             app.include_router(router)

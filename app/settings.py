@@ -26,12 +26,15 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from app.core.canonical import Json
 from app.core.errors import InvalidInputError
+from app.core.limits import RateLimit, parse_rate_limit
 from app.core.policy import validate_policy
 
 PREFIX: Final = "FOLDLINE_"
 FILE_SUFFIX: Final = "_FILE"
-SECRET_FIELDS: Final = ("database_url", "admin_key", "summarizer_api_key")
+SECRET_FIELDS: Final = ("database_url", "redis_url", "admin_key", "summarizer_api_key")
 DATABASE_SCHEMES: Final = ("postgresql", "postgres", "postgresql+asyncpg")
+REDIS_SCHEMES: Final = ("redis", "rediss", "unix")
+OFF: Final = "off"
 # Short keys can be guessed; 16 characters of hex are 64 bits.
 MIN_ADMIN_KEY_CHARACTERS: Final = 16
 
@@ -77,6 +80,13 @@ class Settings(BaseSettings):
         default=None,
         description="Migrate before serving. Not set: on for the embedded server, else off.",
     )
+    redis_url: SecretStr | None = Field(
+        default=None,
+        description="Redis for shared rate limits and quick wake-ups; all works without it.",
+    )
+    redis_required: bool = Field(
+        default=False, description="Not ready while Redis does not answer."
+    )
     data_dir: Path = Field(
         default_factory=lambda: default_data_dir(os.environ, is_root=_is_root()),
         description="Where the embedded server keeps its data.",
@@ -94,6 +104,11 @@ class Settings(BaseSettings):
     )
     admin_key: SecretStr | None = Field(
         default=None, description="A key with every scope, for making the first keys."
+    )
+    rate_limit: str = Field(
+        default=OFF,
+        description="Requests of one key, as in `100/s`, `600/min` or `5000/h`; over all replicas "
+        "with Redis, else for each.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least level that is logged."
@@ -191,6 +206,29 @@ class Settings(BaseSettings):
             raise ValueError("must be a URL that starts with postgresql://")
         return value
 
+    @field_validator("redis_url")
+    @classmethod
+    def _is_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        try:
+            scheme = urlsplit(value.get_secret_value()).scheme
+        except ValueError:
+            scheme = ""
+        if scheme not in REDIS_SCHEMES:
+            raise ValueError("must be a URL that starts with redis:// or rediss://")
+        return value
+
+    @field_validator("rate_limit")
+    @classmethod
+    def _is_rate_limit(cls, value: str) -> str:
+        try:
+            if value != OFF:
+                parse_rate_limit(value)
+        except InvalidInputError as error:
+            raise ValueError(f"{error.detail}, or `{OFF}`") from error
+        return value
+
     @field_validator("admin_key")
     @classmethod
     def _is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
@@ -240,6 +278,12 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _what_is_required_is_named(self) -> Self:
+        if self.redis_required and self.redis_url is None:
+            raise ValueError("REDIS_URL: is needed with REDIS_REQUIRED")
+        return self
+
+    @model_validator(mode="after")
     def _migrations_need_a_direct_connection(self) -> Self:
         if self.migrate_on_start and self.db_pooler == "pgbouncer":
             raise ValueError(
@@ -257,6 +301,11 @@ class Settings(BaseSettings):
     def migrates_on_start(self) -> bool:
         """Whether `serve` migrates first: as set, else only on the embedded server."""
         return self.database_url is None if self.migrate_on_start is None else self.migrate_on_start
+
+    @property
+    def default_rate_limit(self) -> RateLimit | None:
+        """The limit of keys that have none of their own; None: no limit."""
+        return None if self.rate_limit == OFF else parse_rate_limit(self.rate_limit)
 
     @classmethod
     def settings_customise_sources(

@@ -1,8 +1,8 @@
 """The composition root: builds the stores, the providers and the services from the settings."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 
 import httpx
@@ -18,17 +18,21 @@ from app.jobs.registry import handlers
 from app.jobs.worker import Worker, WorkerLimits
 from app.observability.meter import Meter
 from app.observability.metrics import Metrics
-from app.ports import SummaryProvider
+from app.ports import JOBS_TOPIC, Hints, RateLimits, SummaryProvider
+from app.providers import hints as hinting
 from app.providers.clock import SystemClock
+from app.providers.hints import LocalHints, RedisHints
 from app.providers.measured import measured
 from app.providers.model_rules import load_model_rules
+from app.providers.rate_limits import LocalBuckets, RedisBuckets
+from app.providers.redis import RedisLink
 from app.providers.summarizers import summary_providers
 from app.providers.tokenizer import Tokenizer
 from app.services.activate_staged import ActivateStaged
 from app.services.app_policies import ManageApps
 from app.services.append_events import AppendEvents
 from app.services.append_marker import AppendMarker
-from app.services.authenticate import Authenticate, CreateKey
+from app.services.authenticate import Authenticate
 from app.services.bundle import Services
 from app.services.check_health import CheckHealth
 from app.services.compact_session import CompactSession
@@ -39,12 +43,17 @@ from app.services.compile_session import CompileSession
 from app.services.compile_stateless import CompileStateless
 from app.services.count_tokens import CountTokens
 from app.services.elide_events import ElideEvents
+from app.services.enforce_quotas import EnforceQuotas
 from app.services.expand_events import ExpandEvents
 from app.services.explicit_caches import ExplicitCaches
 from app.services.fold_events import FoldEvents
+from app.services.limit_rates import LimitRates
 from app.services.manage_jobs import ManageJobs
+from app.services.manage_keys import ManageKeys
+from app.services.manage_tenants import ManageTenants
 from app.services.pin_events import PinEvents
 from app.services.prepare_events import BatchLimits, EventPreparer
+from app.services.read_audit import ReadAudit
 from app.services.read_events import ReadEvents
 from app.services.recall_events import RecallEvents
 from app.services.remember_compiles import RememberCompiles
@@ -57,6 +66,7 @@ from app.services.sessions import ManageSessions
 from app.services.settled_compiles import SettledCompiles
 from app.settings import Settings, SettingsError
 from app.storage.api_keys import PgApiKeys
+from app.storage.audit_log import PgAuditLog
 from app.storage.cache_uses import PgCacheUses
 from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.compile_inputs import PgCompileInputs
@@ -76,18 +86,19 @@ from app.storage.pool import (
 )
 from app.storage.query_names import query_names
 from app.storage.sessions import PgSessions
+from app.storage.tenants import PgTenants
 from app.storage.token_reports import PgTokenReports
 
 
-@dataclass(slots=True)
-class _WakeUp:
-    """Tells the worker of this process that there is work, once there is one."""
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What is outside of the process, beside the database."""
 
-    worker: Worker | None = field(default=None)
-
-    def __call__(self) -> None:
-        if self.worker is not None:
-            self.worker.wake()
+    providers: Mapping[str, SummaryProvider]
+    #: None: there is none.
+    redis: RedisLink | None
+    hints: Hints
+    rate_limits: RateLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +179,10 @@ async def build_parts(
         statement_timeout_s=statement_timeout_s,
     )
     _count_connections(telemetry.metrics, engine)
-    database = PgDatabase(observed(engine, telemetry.meter))
     try:
-        async with httpx.AsyncClient() as client:
-            providers = _providers(settings, client, telemetry.meter)
-            parts = _parts(settings, telemetry, database, providers)
+        async with _outside(settings, telemetry.meter) as outside:
+            database = PgDatabase(observed(engine, telemetry.meter), appended=outside.hints.tell)
+            parts = _parts(settings, telemetry, database, outside)
             try:
                 yield parts
             finally:
@@ -191,11 +201,25 @@ def _count_connections(metrics: Metrics, engine: AsyncEngine) -> None:
     metrics.before_scrape(refresh)
 
 
+@asynccontextmanager
+async def _outside(settings: Settings, meter: Meter) -> AsyncIterator[Outside]:
+    """Give what is outside; connections are opened when they are first needed."""
+    async with httpx.AsyncClient() as client:
+        providers = _providers(settings, client, meter)
+        if settings.redis_url is None:
+            yield Outside(providers, None, LocalHints(), LocalBuckets())
+            return
+        link = RedisLink(settings.redis_url.get_secret_value())
+        hints = RedisHints(link)
+        try:
+            async with hinting.running(hints):
+                yield Outside(providers, link, hints, RedisBuckets(link, LocalBuckets()))
+        finally:
+            await link.close()
+
+
 def _parts(
-    settings: Settings,
-    telemetry: Telemetry,
-    database: PgDatabase,
-    providers: Mapping[str, SummaryProvider],
+    settings: Settings, telemetry: Telemetry, database: PgDatabase, outside: Outside
 ) -> Parts:
     clock, meter = SystemClock(), telemetry.meter
     tokens = Tokenizer()
@@ -213,13 +237,15 @@ def _parts(
     jobs, counters = PgJobQueue(), PgCompactionCounters()
     reports, rules = PgTokenReports(), telemetry.rules
     default_policy = _default_policy(settings)
-    wake_up = _WakeUp()
+    audit, tenants, api_keys = PgAuditLog(), PgTenants(), PgApiKeys()
+    quotas = EnforceQuotas(database=database, tenants=tenants)
+    authenticate = _authenticate(settings, database, api_keys)
     schedule = ScheduleCompaction(
         database=database,
         jobs=jobs,
         counters=counters,
         default_policy=default_policy,
-        wake=wake_up,
+        wake=lambda: outside.hints.tell(JOBS_TOPIC),
     )
     append_events = AppendEvents(
         database=database,
@@ -230,6 +256,7 @@ def _parts(
         tokens=tokens,
         schedule=schedule,
         activate_staged=ActivateStaged(cache_uses=PgCacheUses(), preparer=preparer, clock=clock),
+        quotas=quotas,
         clock=clock,
         meter=meter,
     )
@@ -270,11 +297,11 @@ def _parts(
         counters=counters,
         append_marker=append_marker,
         schedule=schedule,
-        providers=providers,
+        providers=outside.providers,
         tokens=tokens,
         meter=meter,
     )
-    wake_up.worker = Worker(
+    worker = Worker(
         database=database,
         queue=jobs,
         handlers=handlers(compact_session),
@@ -285,18 +312,33 @@ def _parts(
             lease_s=settings.job_lease_s,
         ),
     )
+    # A hint that may have been lost may have been about a job.
+    outside.hints.listen(lambda topic: worker.wake() if topic in (JOBS_TOPIC, None) else None)
     services = Services(
-        authenticate=_authenticate(settings, database),
-        create_key=CreateKey(database=database, keys=PgApiKeys()),
-        check_health=_check_health(database),
+        authenticate=authenticate,
+        limit_rates=LimitRates(limits=outside.rate_limits, default=settings.default_rate_limit),
+        keys=ManageKeys(
+            database=database, keys=api_keys, audit=audit, forget_keys=authenticate.forget
+        ),
+        tenants=ManageTenants(
+            database=database,
+            tenants=tenants,
+            audit=audit,
+            forget_limits=_both(authenticate.forget, quotas.forget),
+        ),
+        read_audit=ReadAudit(database=database, audit=audit),
+        check_health=_check_health(settings, database, outside.redis),
         sessions=ManageSessions(
             database=database,
             log=log,
             sessions=sessions,
             keys=keys,
             append_marker=append_marker,
+            quotas=quotas,
         ),
-        apps=ManageApps(database=database, sessions=sessions, default_policy=default_policy),
+        apps=ManageApps(
+            database=database, sessions=sessions, audit=audit, default_policy=default_policy
+        ),
         append_events=append_events,
         read_events=read_events,
         resume_invocation=ResumeInvocation(
@@ -351,7 +393,15 @@ def _parts(
         jobs=ManageJobs(database=database, jobs=jobs),
         rules_date=rules.date,
     )
-    return Parts(services, wake_up.worker, compiles)
+    return Parts(services, worker, compiles)
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        first()
+        second()
+
+    return call
 
 
 def _model_rules(settings: Settings) -> ModelRules:
@@ -381,19 +431,24 @@ def _providers(
     return measured(providers, model=settings.summarizer_model, meter=meter)
 
 
-def _authenticate(settings: Settings, database: PgDatabase) -> Authenticate:
+def _authenticate(settings: Settings, database: PgDatabase, keys: PgApiKeys) -> Authenticate:
     admin_key = settings.admin_key
     return Authenticate(
         database=database,
-        keys=PgApiKeys(),
+        keys=keys,
         is_on=settings.auth == "on",
         admin_key=admin_key.get_secret_value() if admin_key is not None else None,
     )
 
 
-def _check_health(database: PgDatabase) -> CheckHealth:
+def _check_health(settings: Settings, database: PgDatabase, redis: RedisLink | None) -> CheckHealth:
     async def read_revision() -> str | None:
         async with database.connection() as connection:
             return await current_revision(connection)
 
-    return CheckHealth(read_revision=read_revision, expected_revision=head_revision())
+    is_required = redis is not None and settings.redis_required
+    return CheckHealth(
+        read_revision=read_revision,
+        expected_revision=head_revision(),
+        required={"redis": redis.answers} if is_required and redis is not None else {},
+    )

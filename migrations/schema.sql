@@ -5,6 +5,11 @@
 CREATE TABLE tenants (
     tenant_id text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
+    rate_limit text,
+    max_sessions bigint,
+    max_events bigint,
+    max_bytes bigint,
+    disabled_at timestamptz,
     CONSTRAINT tenants_pkey PRIMARY KEY (tenant_id)
 );
 
@@ -16,6 +21,8 @@ CREATE TABLE api_keys (
     scopes text[] NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     revoked_at timestamptz,
+    rate_limit text,
+    expires_at timestamptz,
     CONSTRAINT api_keys_pkey PRIMARY KEY (key_id),
     CONSTRAINT api_keys_key_hash_key UNIQUE (key_hash),
     CONSTRAINT api_keys_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants (tenant_id)
@@ -46,6 +53,8 @@ CREATE TABLE sessions (
     is_invocation_complete boolean NOT NULL DEFAULT false,
     invocations_new integer NOT NULL DEFAULT 0,
     tokens_tried bigint NOT NULL DEFAULT 0,
+    bytes_raw bigint NOT NULL DEFAULT 0,
+    bytes_at_seq bigint NOT NULL DEFAULT 0,
     CONSTRAINT sessions_pkey PRIMARY KEY (session_uid),
     CONSTRAINT sessions_head_seq_check CHECK (head_seq >= 0)
 );
@@ -233,6 +242,8 @@ CREATE TABLE audit_log (
     reason text NOT NULL,
     events bigint,
     created_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    target text NOT NULL DEFAULT '',
+    details json,
     CONSTRAINT audit_log_pkey PRIMARY KEY (audit_id)
 );
 
@@ -258,6 +269,8 @@ CREATE INDEX jobs_ready_idx ON jobs (tenant_id, run_at, job_id) WHERE status = '
 CREATE INDEX jobs_running_idx ON jobs (tenant_id, lease_until) WHERE status = 'running';
 CREATE INDEX jobs_id_idx ON jobs (job_id);
 CREATE INDEX jobs_finished_idx ON jobs (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX audit_log_tenant_idx ON audit_log (tenant_id, audit_id);
+CREATE INDEX api_keys_tenant_idx ON api_keys (tenant_id, created_at, key_id);
 
 CREATE FUNCTION refuse_log_change() RETURNS trigger
 LANGUAGE plpgsql
@@ -291,6 +304,22 @@ FOR EACH ROW EXECUTE FUNCTION refuse_log_change();
 
 CREATE TRIGGER answers_no_truncate BEFORE TRUNCATE ON answers
 FOR EACH STATEMENT EXECUTE FUNCTION refuse_log_change();
+
+CREATE FUNCTION refuse_audit_change() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = public, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of audit_log are never changed or deleted'
+        USING ERRCODE = 'restrict_violation';
+END
+$$;
+
+CREATE TRIGGER audit_log_append_only BEFORE UPDATE OR DELETE ON audit_log
+FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
+
+CREATE TRIGGER audit_log_no_truncate BEFORE TRUNCATE ON audit_log
+FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
 
 CREATE FUNCTION erase_session(erased_uid uuid, actor text, reason text) RETURNS boolean
 LANGUAGE plpgsql

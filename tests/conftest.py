@@ -22,6 +22,7 @@ from hypothesis import settings
 from app.settings import PREFIX
 from app.storage.embedded import EmbeddedPostgres
 from app.storage.migrate import migrate
+from tests.redis_server import BINARY, RedisServer
 
 REPOSITORY: Final = Path(__file__).parent.parent
 TEST_DATABASE_URL: Final = os.environ.get("FOLDLINE_TEST_DATABASE_URL")
@@ -75,6 +76,19 @@ def database_url(server_url: str) -> Iterator[str]:
     with _database(server_url) as url:
         asyncio.run(migrate(url))
         yield url
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis of the test's own."""
+    if BINARY is None:
+        if IS_CI:
+            pytest.fail("redis-server is not installed")
+        pytest.skip("redis-server is not installed")
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")

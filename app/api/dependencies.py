@@ -33,13 +33,19 @@ ServicesHere: TypeAlias = Annotated[Services, Depends(services)]
 
 
 async def principal(
-    bundle: ServicesHere, authorization: Annotated[str | None, Header()] = None
+    request: Request, bundle: ServicesHere, authorization: Annotated[str | None, Header()] = None
 ) -> Principal:
-    """Return who is asking."""
-    scheme, _, key = (authorization or "").partition(" ")
-    caller = await bundle.authenticate(key.strip() if scheme.lower() == "bearer" else None)
+    """Return who is asking, if it may ask now."""
+    caller = await bundle.authenticate(bearer_key(authorization))
     structlog.contextvars.bind_contextvars(tenant_id=caller.tenant_id)
+    request.state.rate_standing = await bundle.limit_rates(caller)
     return caller
+
+
+def bearer_key(authorization: str | None) -> str | None:
+    """Return the key of an Authorization header."""
+    scheme, _, key = (authorization or "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
 
 
 Caller: TypeAlias = Annotated[Principal, Depends(principal)]

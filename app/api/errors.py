@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from app.api.headers import rate_limit_headers
 from app.core import errors
 from app.core.canonical import clean_text
 from app.core.json_text import pointer_to
@@ -32,6 +33,10 @@ STATUSES: Final[Mapping[type[errors.FoldlineError], int]] = {
     errors.IdempotencyMismatchError: 422,
     errors.UnauthenticatedError: 401,
     errors.ForbiddenError: 403,
+    errors.TenantDisabledError: 403,
+    errors.QuotaExceededError: 403,
+    errors.RateLimitedError: 429,
+    errors.StreamLimitError: 429,
     errors.TooLargeError: 413,
     errors.BudgetExceededError: 422,
     errors.PipelineError: 422,
@@ -113,6 +118,10 @@ def error_response(path: str, error: errors.FoldlineError) -> Response:
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = str(RETRY_AFTER_S)
         members["retry_after_s"] = RETRY_AFTER_S
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        headers["Retry-After"] = str(members["retry_after_s"])
+    if isinstance(error, errors.RateLimitedError):
+        headers |= rate_limit_headers(error.requests, 0, error.retry_after_s)
     pointer = getattr(error, "pointer", "")
     # The empty pointer is the whole body, of which something is missing.
     is_placed = bool(pointer) or isinstance(error, errors.InvalidInputError)

@@ -1,41 +1,88 @@
-"""`foldline keys create`: make a bearer key for a tenant, and print it once."""
+"""`foldline keys`: make, list, revoke and rotate bearer keys. A key is printed once."""
 
 import argparse
 import asyncio
 from typing import Final
+from uuid import UUID
 
 from pydantic import SecretStr
 
 from app.cli.database import running_database
+from app.ports import ApiKey
+from app.services.bundle import Services
+from app.services.manage_keys import CLI, WantedKey
 from app.settings import Settings, load_settings
 from app.wiring import build
 
 DEFAULT_SCOPES: Final = "events:write,events:read,compile"
+DEFAULT_TENANT: Final = "default"
+#: Most keys of a list.
+MOST_LISTED: Final = 10_000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add `create` and its arguments."""
-    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = commands.add_parser("create", help="make a key; it is shown once")
-    create.add_argument("--tenant", default="default", help="made when it is new")
+    """Add the actions and their arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    create = actions.add_parser("create", help="make a key; it is shown once")
+    create.add_argument("--tenant", default=DEFAULT_TENANT, help="made when it is new")
     create.add_argument("--name", default="", help="what the key is for")
     create.add_argument(
         "--scopes", default=DEFAULT_SCOPES, help=f"separated by commas; {DEFAULT_SCOPES} if absent"
     )
+    create.add_argument("--rate-limit", help="as in 100/s; the server's if absent")
+    create.add_argument("--ttl-s", type=float, help="seconds until it ends; never if absent")
+    listing = actions.add_parser("list", help="list a tenant's keys, without the keys")
+    listing.add_argument("--tenant", default=DEFAULT_TENANT)
+    revoke = actions.add_parser("revoke", help="end a key now")
+    revoke.add_argument("id", type=UUID, help="as `list` prints it")
+    rotate = actions.add_parser("rotate", help="make a key with the same rights; shown once")
+    rotate.add_argument("id", type=UUID, help="as `list` prints it")
+    rotate.add_argument(
+        "--overlap-s", type=float, default=3600.0, help="how long the old one lives on; 3600"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make the key."""
+    """Do what the action says."""
     settings = load_settings()
     with running_database(settings) as url:
         settings = settings.model_copy(update={"database_url": SecretStr(url)})
-        print(asyncio.run(_create(settings, arguments)))
+        for line in asyncio.run(_lines(settings, arguments)):
+            print(line)
     return 0
 
 
-async def _create(settings: Settings, arguments: argparse.Namespace) -> str:
-    scopes = [scope.strip() for scope in arguments.scopes.split(",") if scope.strip()]
+async def _lines(settings: Settings, arguments: argparse.Namespace) -> list[str]:
     async with build(settings) as services:
-        return await services.create_key(
-            tenant_id=arguments.tenant, name=arguments.name, scopes=scopes
-        )
+        match arguments.action:
+            case "create":
+                return [await _create(services, arguments)]
+            case "list":
+                keys = await services.keys.list(arguments.tenant, after=None, limit=MOST_LISTED)
+                return [_line(key) for key in keys]
+            case "revoke":
+                await services.keys.revoke(arguments.id, by=CLI)
+                return [f"{arguments.id} is revoked"]
+            case _:
+                shown = await services.keys.rotate(
+                    arguments.id, overlap_s=arguments.overlap_s, by=CLI
+                )
+                return [shown.secret]
+
+
+async def _create(services: Services, arguments: argparse.Namespace) -> str:
+    scopes = [scope.strip() for scope in arguments.scopes.split(",") if scope.strip()]
+    wanted = WantedKey(
+        tenant_id=arguments.tenant,
+        name=arguments.name,
+        scopes=scopes,
+        rate_limit=arguments.rate_limit,
+        ttl_s=arguments.ttl_s,
+    )
+    return (await services.keys.create(wanted, by=CLI)).secret
+
+
+def _line(key: ApiKey) -> str:
+    ends = "never" if key.expires_at is None else key.expires_at.isoformat(timespec="seconds")
+    state = "valid" if key.is_valid else "ended"
+    return "  ".join([str(key.id), state, f"ends {ends}", ",".join(key.scopes), key.name]).rstrip()

@@ -3,11 +3,14 @@
     FoldlineError
       InvalidInputError             MalformedBodyError, InvalidEventError, RewindTargetError,
                                     CompactionRangeError, PinLimitError
-      NotFoundError                 SessionNotFoundError, EventNotFoundError, JobNotFoundError
+      NotFoundError                 SessionNotFoundError, EventNotFoundError, JobNotFoundError,
+                                    KeyNotFoundError, TenantNotFoundError, ReportNotFoundError
       ConflictError                 ConcurrentAppendError, SessionExistsError, EventIdReusedError,
+                                    TenantExistsError, KeyEndedError,
                                     IdempotencyMismatchError, IdempotencyInProgressError,
                                     NotYetVisibleError, CompactionUnderWayError
-      AccessError                   UnauthenticatedError, ForbiddenError
+      AccessError                   UnauthenticatedError, ForbiddenError, TenantDisabledError
+      QuotaExceededError, RateLimitedError, StreamLimitError
       TooLargeError
       BudgetExceededError
       PipelineError                 InvariantViolatedError
@@ -90,6 +93,18 @@ class JobNotFoundError(NotFoundError):
     """No such job."""
 
 
+class KeyNotFoundError(NotFoundError):
+    """No such key."""
+
+
+class TenantNotFoundError(NotFoundError):
+    """No such tenant."""
+
+
+class ReportNotFoundError(NotFoundError):
+    """No such report."""
+
+
 class ConflictError(FoldlineError):
     """The request conflicts with the current state."""
 
@@ -114,6 +129,14 @@ class SessionExistsError(ConflictError):
     """The session exists already."""
 
     code = "session_exists"
+
+
+class TenantExistsError(ConflictError):
+    """The tenant exists already."""
+
+
+class KeyEndedError(ConflictError):
+    """The key was revoked, or is no longer valid."""
 
 
 class EventIdReusedError(ConflictError):
@@ -191,6 +214,66 @@ class ForbiddenError(AccessError):
     def __init__(self, *, scope: str) -> None:
         super().__init__(f"the key lacks the scope {scope}")
         self.scope = scope
+
+
+class TenantDisabledError(AccessError):
+    """The tenant is disabled."""
+
+    code = "tenant_disabled"
+
+
+class QuotaExceededError(FoldlineError):
+    """The tenant's quota does not allow this."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, *, quota: str, limit: int, used: int) -> None:
+        super().__init__(f"the tenant may store {limit} {quota}, and stores {used}")
+        #: ``sessions``, ``events`` or ``bytes``.
+        self.quota = quota
+        self.limit = limit
+        self.used = used
+
+    def members(self) -> Mapping[str, object]:
+        return {"quota": self.quota, "limit": self.limit, "used": self.used}
+
+
+class RateLimitedError(FoldlineError):
+    """Too many requests."""
+
+    code = "rate_limited"
+    retryable = True
+
+    def __init__(self, *, limit: str, requests: int, retry_after_s: int) -> None:
+        super().__init__(f"more than {limit}: try again in {retry_after_s} s")
+        self.limit = limit
+        #: That the bucket holds at most.
+        self.requests = requests
+        self.retry_after_s = retry_after_s
+
+    def members(self) -> Mapping[str, object]:
+        return {"limit": self.limit, "retry_after_s": self.retry_after_s}
+
+
+class StreamLimitError(FoldlineError):
+    """Too many event streams are open."""
+
+    code = "too_many_streams"
+    retryable = True
+
+    def __init__(self, *, limit_name: str, limit: int) -> None:
+        super().__init__(f"{limit_name} = {limit} streams are open already")
+        self.limit_name = limit_name
+        self.limit = limit
+        #: Streams end with their clients; when, nobody knows.
+        self.retry_after_s = 5
+
+    def members(self) -> Mapping[str, object]:
+        return {
+            "limit_name": self.limit_name,
+            "limit": self.limit,
+            "retry_after_s": self.retry_after_s,
+        }
 
 
 class TooLargeError(FoldlineError):

@@ -19,6 +19,7 @@ from app.core.errors import (
     SessionNotFoundError,
 )
 from app.core.events import Event, Fold, Rewind, Section, Undo
+from app.core.limits import Stored
 from app.core.resolve import Facts, Resolver, needs_of
 from app.core.tokens import part_tokens
 from app.ports import (
@@ -37,6 +38,7 @@ from app.ports import (
 )
 from app.services import idempotency
 from app.services.activate_staged import ActivateStaged
+from app.services.enforce_quotas import EnforceQuotas
 from app.services.idempotency import IdempotentRequest
 from app.services.prepare_events import NATIVE, EventPreparer, Note, PreparedEvent, SentBatch
 from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
@@ -105,6 +107,7 @@ class AppendEvents:
         tokens: TokenCounter,
         schedule: ScheduleCompaction,
         activate_staged: ActivateStaged,
+        quotas: EnforceQuotas,
         clock: Clock,
         meter: Meter,
     ) -> None:
@@ -116,6 +119,7 @@ class AppendEvents:
         self._tokens = tokens
         self._schedule = schedule
         self._activate_staged = activate_staged
+        self._quotas = quotas
         self._clock = clock
         self._meter = meter
 
@@ -127,6 +131,7 @@ class AppendEvents:
             ConcurrentAppendError: the head is not where it is expected.
             EventIdReusedError: an id belongs to another event.
             InvalidInputError: an event is refused; nothing of the batch is stored.
+            QuotaExceededError: the tenant may not store so much.
         """
         try:
             return await self._stored(append)
@@ -135,6 +140,7 @@ class AppendEvents:
             raise
 
     async def _stored(self, append: Append) -> AppendResult:
+        await self._quotas.refresh(append.key.tenant_id)
         append = await self._with_agent(append)
         prepared, notes = await self._preparer.prepare(append.batch, now=self._clock.now())
         async with self._database.transaction() as connection:
@@ -178,7 +184,8 @@ class AppendEvents:
         self._meter.lock_waited(op, time.perf_counter() - started_s)
         if session is None and create is not None:
             # Another writer may have made it meanwhile: then it is theirs that is locked.
-            await self._sessions.create(connection, key, create)
+            if await self._sessions.create(connection, key, create):
+                self._quotas.take(key.tenant_id, Stored(sessions=1))
             session = await self._log.lock_session(connection, key)
         if session is None:
             raise SessionNotFoundError
@@ -221,6 +228,11 @@ class AppendEvents:
             facts = Facts(head_seq=session.head_seq, index=session.index)
         step = AppendStep(connection, session, facts)
         seqs = self._resolve(step, fresh)
+        # What the service appends itself, a fold or a pin, is counted by the next count, and never
+        # refused: it is what makes a session smaller.
+        if not append.batch.allow_markers:
+            size_bytes = sum(row.size_bytes for row in step.rows)
+            self._quotas.take(append.key.tenant_id, Stored(events=len(step.rows), bytes=size_bytes))
         inserted = {id(each) for each in fresh}
         step.appended = [
             _answer(each, known, seqs, is_inserted=id(each) in inserted) for each in prepared

@@ -2,19 +2,17 @@
 
 import hashlib
 import hmac
-import secrets
 import time
-from collections.abc import Sequence
 from typing import Final
 
-from app.core.errors import InvalidInputError, UnauthenticatedError
+from app.core.errors import TenantDisabledError, UnauthenticatedError
 from app.ports import ApiKeys, Database, Principal
 
 DEFAULT_TENANT: Final = "default"
-SCOPES: Final = ("events:write", "events:read", "compile", "admin", "metrics")
-KEY_PREFIX: Final = "fl_"
-#: Bytes of randomness in a key.
-KEY_BYTES: Final = 32
+#: ``admin`` is for what belongs to the key's own tenant, ``operator`` for every tenant.
+SCOPES: Final = ("events:write", "events:read", "compile", "admin", "metrics", "operator")
+#: Id of the key of the settings.
+ADMIN: Final = "admin"
 #: A key that was found is believed for so long: every request would ask the database otherwise.
 CACHE_S: Final = 10.0
 MAX_CACHED: Final = 10_000
@@ -37,6 +35,7 @@ class Authenticate:
 
         Raises:
             UnauthenticatedError: a key is needed and none, or an unknown one, was given.
+            TenantDisabledError: the key's tenant is disabled.
         """
         if not self._is_on:
             return _every_scope("none")
@@ -44,11 +43,20 @@ class Authenticate:
             raise UnauthenticatedError
         key_hash = hash_key(key)
         if self._admin_hash is not None and hmac.compare_digest(key_hash, self._admin_hash):
-            return _every_scope("admin")
+            return _every_scope(ADMIN)
         cached = self._known.get(key_hash)
-        if cached is not None and cached[0] > time.monotonic():
-            return cached[1]
-        return await self._found(key_hash)
+        found = (
+            cached[1]
+            if cached is not None and cached[0] > time.monotonic()
+            else await self._found(key_hash)
+        )
+        if found.is_tenant_disabled:
+            raise TenantDisabledError
+        return found
+
+    def forget(self) -> None:
+        """Ask the database again for every key: one of them was changed."""
+        self._known.clear()
 
     async def _found(self, key_hash: bytes) -> Principal:
         async with self._database.connection() as connection:
@@ -58,38 +66,9 @@ class Authenticate:
             raise UnauthenticatedError
         if len(self._known) >= MAX_CACHED:
             self._known.clear()
-        self._known[key_hash] = (time.monotonic() + CACHE_S, principal)
+        known_s = CACHE_S if principal.valid_s is None else min(CACHE_S, principal.valid_s)
+        self._known[key_hash] = (time.monotonic() + known_s, principal)
         return principal
-
-
-class CreateKey:
-    """Makes keys; a key is shown once and kept nowhere."""
-
-    def __init__(self, *, database: Database, keys: ApiKeys) -> None:
-        self._database = database
-        self._keys = keys
-
-    async def __call__(self, *, tenant_id: str, name: str, scopes: Sequence[str]) -> str:
-        """Return a new key of a tenant, which is made if it is new.
-
-        Raises:
-            InvalidInputError: a scope is unknown.
-        """
-        for scope in scopes:
-            if scope not in SCOPES:
-                raise InvalidInputError(
-                    f"unknown scope {scope!r}; known are {', '.join(SCOPES)}", pointer="/scopes"
-                )
-        key = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
-        async with self._database.transaction() as connection:
-            await self._keys.create(
-                connection,
-                tenant_id=tenant_id,
-                name=name,
-                key_hash=hash_key(key),
-                scopes=list(scopes),
-            )
-        return key
 
 
 def hash_key(key: str) -> bytes:

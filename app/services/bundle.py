@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.services.app_policies import ManageApps
 from app.services.append_events import AppendEvents
-from app.services.authenticate import Authenticate, CreateKey
+from app.services.authenticate import Authenticate
 from app.services.check_health import CheckHealth
 from app.services.compare_compiles import CompareCompiles
 from app.services.compile_context import CompileContext
@@ -14,8 +14,12 @@ from app.services.count_tokens import CountTokens
 from app.services.elide_events import ElideEvents
 from app.services.expand_events import ExpandEvents
 from app.services.fold_events import FoldEvents
+from app.services.limit_rates import LimitRates
 from app.services.manage_jobs import ManageJobs
+from app.services.manage_keys import ManageKeys
+from app.services.manage_tenants import ManageTenants
 from app.services.pin_events import PinEvents
+from app.services.read_audit import ReadAudit
 from app.services.read_events import ReadEvents
 from app.services.recall_events import RecallEvents
 from app.services.report_usage import ReportUsage
@@ -30,7 +34,10 @@ class Services:
     """Built once by the composition root."""
 
     authenticate: Authenticate
-    create_key: CreateKey
+    limit_rates: LimitRates
+    keys: ManageKeys
+    tenants: ManageTenants
+    read_audit: ReadAudit
     check_health: CheckHealth
     sessions: ManageSessions
     apps: ManageApps

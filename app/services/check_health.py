@@ -1,8 +1,9 @@
-"""Whether the process can serve: the database answers, and with the schema of this release."""
+"""Whether the process can serve: the database answers, and with the schema of this release, and so
+does what the settings call required."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,8 +28,14 @@ class CheckHealth:
     """Asks the database for its schema revision."""
 
     def __init__(
-        self, *, read_revision: Callable[[], Awaitable[str | None]], expected_revision: str | None
+        self,
+        *,
+        read_revision: Callable[[], Awaitable[str | None]],
+        expected_revision: str | None,
+        required: Mapping[str, Callable[[], Awaitable[bool]]] | None = None,
     ) -> None:
+        """Take, beside the database's, what tells whether each further thing answers, by name."""
+        self._required = required or {}
         self._read_revision = read_revision
         self._expected = expected_revision
         self._until = 0.0
@@ -54,4 +61,7 @@ class CheckHealth:
             checks = {"database": "ok", "schema": schema}
             return Health(is_ready=False, checks=checks, schema_revision=revision)
         checks = {"database": "ok", "schema": "ok"}
-        return Health(is_ready=True, checks=checks, schema_revision=revision)
+        for name, answers in self._required.items():
+            checks[name] = "ok" if await answers() else "does not answer"
+        is_ready = all(told == "ok" for told in checks.values())
+        return Health(is_ready=is_ready, checks=checks, schema_revision=revision)

@@ -13,6 +13,7 @@ from app.core.errors import (
     SessionNotFoundError,
 )
 from app.core.events import PolicyRequest
+from app.core.limits import Stored
 from app.core.policy import merge_patch, validate_policy
 from app.core.session_state import merge_state
 from app.ports import (
@@ -28,6 +29,7 @@ from app.ports import (
 from app.services import idempotency
 from app.services.append_events import AppendStep
 from app.services.append_marker import AppendMarker, NewMarker
+from app.services.enforce_quotas import EnforceQuotas
 from app.services.idempotency import IdempotentRequest
 
 #: Raw keys of an app, and of a user of it.
@@ -95,8 +97,10 @@ class ManageSessions:
         sessions: Sessions,
         keys: IdempotencyKeys,
         append_marker: AppendMarker,
+        quotas: EnforceQuotas,
     ) -> None:
         self._database = database
+        self._quotas = quotas
         self._log = log
         self._sessions = sessions
         self._keys = keys
@@ -107,10 +111,14 @@ class ManageSessions:
 
         Raises:
             SessionExistsError: it exists and had to be new, or belongs to another app or user.
+            QuotaExceededError: the tenant may have no more sessions.
         """
         validate_policy_of(new.policy)
+        await self._quotas.refresh(key.tenant_id)
         async with self._database.transaction() as connection:
             is_new = await self._sessions.create(connection, key, new)
+            if is_new:
+                self._quotas.take(key.tenant_id, Stored(sessions=1))
             view = await self._view(connection, key)
         if not is_new:
             if must_be_new:
@@ -200,7 +208,9 @@ class ManageSessions:
         Raises:
             SessionExistsError: the new id is taken.
             InvalidInputError: the position is beyond the head.
+            QuotaExceededError: the tenant may not store so much.
         """
+        await self._quotas.refresh(fork.key.tenant_id)
         async with self._database.transaction() as connection:
             kept = await idempotency.claim(self._keys, connection, fork.idempotent)
             if kept is None:
@@ -224,6 +234,8 @@ class ManageSessions:
         )
         if not is_new:
             raise SessionExistsError
+        # Its bytes are counted with the next count.
+        self._quotas.take(fork.key.tenant_id, Stored(sessions=1, events=at_seq))
 
     async def _row(self, connection: Connection, key: SessionKey) -> SessionRow:
         row = await self._sessions.get(connection, key)

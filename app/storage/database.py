@@ -1,9 +1,10 @@
 """Where the stores' connections come from, and how a store runs a statement on one."""
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, LiteralString, Protocol
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -21,15 +22,31 @@ class Row(Protocol):
     def __getitem__(self, column: str, /) -> Any: ...  # noqa: ANN401  as the column's type
 
 
+#: Where a connection keeps the sessions that its transaction appended to.
+_APPENDED: Final = "foldline_appended"
+
+
 class PgDatabase:
     """The connections of an engine; the engine stays the caller's to dispose of."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(
+        self, engine: AsyncEngine, *, appended: Callable[[str], None] | None = None
+    ) -> None:
+        """Take, beside the engine, what is told each session that was appended to, by its uid in
+        hexadecimal digits, once that is committed."""
         self._engine = engine
+        self._appended = appended
 
-    def transaction(self) -> AbstractAsyncContextManager[AsyncConnection]:
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """One transaction: committed when the block is left, rolled back on an error."""
-        return transaction(self._engine)
+        appended: set[UUID] = set()
+        async with transaction(self._engine) as connection:
+            _noted(connection)[_APPENDED] = appended
+            yield connection
+        if self._appended is not None:
+            for uid in appended:
+                self._appended(uid.hex)
 
     def snapshot(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A transaction for reading, whose statements all see the same moment."""
@@ -38,6 +55,17 @@ class PgDatabase:
     def connection(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A connection on which every statement stands for itself."""
         return single_statement(self._engine)
+
+
+def note_append(connection: AsyncConnection, session_uid: UUID) -> None:
+    """Note that the transaction appended to a session."""
+    _noted(connection).setdefault(_APPENDED, set()).add(session_uid)
+
+
+def _noted(connection: AsyncConnection) -> dict[Any, Any]:
+    sync = connection.sync_connection
+    assert sync is not None
+    return sync.info
 
 
 async def fetch(

@@ -51,7 +51,7 @@ from app.storage.codec import (
     unpack_marker,
 )
 from app.storage.compaction_counters import PgCompactionCounters
-from app.storage.database import Row, fetch, fetch_one
+from app.storage.database import Row, fetch, fetch_one, note_append
 from app.storage.facts import load_facts, refresh_facts
 from app.storage.live_read import VISIBLE_LANES
 from app.storage.markers import logged_markers
@@ -101,6 +101,7 @@ class PgEventLog:
         if not rows:
             return
         await _insert(connection, key, rows, facts)
+        note_append(connection, key.uid)
         if any(row.event.marker is not None for row in rows):
             await _move_index(connection, key, facts)
             await COUNTERS.recount(connection, key, _shown_tokens(rows, facts))
@@ -325,6 +326,15 @@ _INSERT: Final[LiteralString] = """
         compactions = compactions + $45,
         live_events = live_events + $46,
         tokens_live = tokens_live + $47,
+        bytes_raw = $49 + CASE
+            WHEN bytes_at_seq = $42 THEN bytes_raw
+            ELSE (
+                SELECT coalesce(sum(octet_length(e.raw)), 0)::bigint
+                FROM events AS e
+                WHERE e.session_uid = $1 AND e.seq <= $42
+            )
+        END,
+        bytes_at_seq = $43,
         updated_at = statement_timestamp()
     WHERE session_uid = $1 AND head_seq = $42
     RETURNING head_seq
@@ -353,6 +363,7 @@ async def _insert(
         sum(event.marker is None for event in events),
         sum(tokens_of(event) for event in events if event.marker is None),
         [pack_cache_record(event) for event in events],
+        sum(row.size_bytes for row in rows),
     )
     if moved is None:
         raise StorageError("the session's head is not where its lock's holder left it")

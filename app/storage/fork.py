@@ -153,6 +153,12 @@ _COUNT_TOKENS: Final[LiteralString] = """
         tokens_raw = (
             SELECT coalesce(sum(e.tokens), 0) FROM events AS e WHERE e.session_uid = $1
         ),
+        bytes_raw = (
+            SELECT coalesce(sum(octet_length(e.raw)), 0)::bigint
+            FROM events AS e
+            WHERE e.session_uid = $1
+        ),
+        bytes_at_seq = head_seq,
         invocation_id = coalesce(
             (
                 SELECT e.invocation_id

@@ -55,6 +55,14 @@ tenants: Final = Table(
     metadata,
     _required("tenant_id", Text),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    #: Of all its keys together, as in ``100/s``; NULL: no limit. So for the quotas.
+    Column("rate_limit", Text),
+    Column("max_sessions", BigInteger),
+    Column("max_events", BigInteger),
+    #: Of the bodies of its events, as they were sent.
+    Column("max_bytes", BigInteger),
+    #: Since then its keys open nothing.
+    Column("disabled_at", DateTime(timezone=True)),
     PrimaryKeyConstraint("tenant_id", name="tenants_pkey"),
 )
 
@@ -69,9 +77,14 @@ api_keys: Final = Table(
     _required("scopes", ARRAY(Text)),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
     Column("revoked_at", DateTime(timezone=True)),
+    #: NULL: the server's.
+    Column("rate_limit", Text),
+    #: NULL: never.
+    Column("expires_at", DateTime(timezone=True)),
     PrimaryKeyConstraint("key_id", name="api_keys_pkey"),
     UniqueConstraint("key_hash", name="api_keys_key_hash_key"),
     ForeignKeyConstraint(["tenant_id"], ["tenants.tenant_id"], name="api_keys_tenant_id_fkey"),
+    Index("api_keys_tenant_idx", "tenant_id", "created_at", "key_id"),
 )
 
 #: Narrow, because every append rewrites the row. ``policy`` is here all the same: an append needs
@@ -112,6 +125,10 @@ sessions: Final = Table(
     _required("invocations_new", Integer, "0"),
     #: ``tokens_live`` when a fold was last tried and refused; 0 when nothing speaks against one.
     _required("tokens_tried", BigInteger, "0"),
+    #: Bytes of the events' bodies as they were sent, up to ``bytes_at_seq``. Where that is not the
+    #: head, a release appended that does not count them: they are counted anew.
+    _required("bytes_raw", BigInteger, "0"),
+    _required("bytes_at_seq", BigInteger, "0"),
     PrimaryKeyConstraint("session_uid", name="sessions_pkey"),
     CheckConstraint("head_seq >= 0", name="sessions_head_seq_check"),
     Index("sessions_tenant_updated_idx", "tenant_id", "updated_at", "session_id"),
@@ -407,7 +424,7 @@ jobs: Final = Table(
     Index("jobs_finished_idx", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
 )
 
-#: Who erased what, without content. Never updated.
+#: What was erased and what administrators did, without content. A trigger refuses every change.
 audit_log: Final = Table(
     "audit_log",
     metadata,
@@ -419,5 +436,10 @@ audit_log: Final = Table(
     _required("reason", Text),
     Column("events", BigInteger),
     _time("created_at"),
+    #: What was acted on: the id of a key, a tenant or a job, the name of an app.
+    _required("target", Text, "''"),
+    #: What was set; never a secret, never content.
+    Column("details", JSON),
     PrimaryKeyConstraint("audit_id", name="audit_log_pkey"),
+    Index("audit_log_tenant_idx", "tenant_id", "audit_id"),
 )

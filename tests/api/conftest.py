@@ -14,7 +14,9 @@ from starlette.routing import Match
 
 from app.core.json_text import parse_json
 from app.main import ROUTERS, create_app
+from app.services.manage_keys import CLI, WantedKey
 from app.settings import Settings
+from app.wiring import build
 
 ADMIN_KEY = "test-admin-key-0123456789"
 
@@ -100,6 +102,13 @@ class Api:
         """Return where a session's head is."""
         seq: int = (await self.get(path)).json()["head_seq"]
         return seq
+
+
+async def key_for(settings: Settings, tenant: str, *scopes: str, **fields: Any) -> str:
+    """Make a key of a tenant and return it."""
+    async with build(settings) as services:
+        wanted = WantedKey(tenant_id=tenant, name="test", scopes=scopes, **fields)
+        return (await services.keys.create(wanted, by=CLI)).secret
 
 
 @pytest.fixture

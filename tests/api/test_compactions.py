@@ -7,9 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.settings import Settings
-from app.wiring import build
-from tests.api.conftest import Api, call, client_of, model, response, settings_for, user
+from tests.api.conftest import Api, call, client_of, key_for, model, response, settings_for, user
 
 pytestmark = pytest.mark.commits
 
@@ -446,16 +444,11 @@ async def test_a_cancelled_job_is_not_done(api: Api, database_url: str) -> None:
     assert (await api.get(f"/v1/jobs/{job_id}")).json()["status"] == "cancelled"
 
 
-async def _key_for(settings: Settings, tenant: str) -> str:
-    async with build(settings) as services:
-        scopes = ("events:write", "events:read", "compile")
-        return await services.create_key(tenant_id=tenant, name="test", scopes=scopes)
-
-
 async def test_jobs_belong_to_their_tenant(api: Api, database_url: str) -> None:
     path = await filled(api, 4)
     job_id = (await api.post(f"{path}/compactions", {"mode": "range"})).json()["job_id"]
-    key = await _key_for(settings_for(database_url), f"tenant-{uuid4().hex}")
+    scopes = ("events:write", "events:read", "compile")
+    key = await key_for(settings_for(database_url), f"tenant-{uuid4().hex}", *scopes)
     other = Api(api.client, key=key)
 
     for answer in (

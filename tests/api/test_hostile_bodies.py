@@ -178,6 +178,17 @@ BODIES: Final[list[tuple[str, str, Any]]] = [
     ("POST", "/v1/tokens", {"format": "gemini", "contents": [{"parts": [{"text": "hi"}]}]}),
     ("POST", "/v1/tokens", {"text": "hi"}),
     ("POST", "/v1/validate", {"format": "anthropic", "request": {"messages": []}}),
+    ("POST", "/v1/admin/tenants", {
+        "id": "hostile", "rate_limit": "9/s", "quotas": {"sessions": 1, "events": 1, "bytes": 1},
+    }),
+    ("PATCH", "/v1/admin/tenants/nobody", {
+        "rate_limit": "9/s", "quotas": {"events": 1}, "disabled": True,
+    }),
+    ("POST", "/v1/admin/keys", {
+        "tenant_id": "hostile", "name": "n", "scopes": ["compile"], "rate_limit": "9/s",
+        "ttl_s": 60,
+    }),
+    ("POST", "/v1/admin/keys/00000000-0000-4000-8000-000000000000/rotate", {"overlap_s": 60}),
 ]  # fmt: skip
 IDS: Final = [f"{method} {path} {index}" for index, (method, path, _) in enumerate(BODIES)]
 
@@ -256,6 +267,7 @@ async def test_every_route_takes_bytes_that_are_no_body(
 def test_every_route_with_a_body_is_here() -> None:
     here = {(method, path.replace("{}", "/v1/sessions/{sid}")) for method, path, _ in BODIES}
     here |= {("PUT", "/v1/sessions/{sid}"), ("PUT", "/v1/apps/{app}/policy")}
+    here |= {("PATCH", "/v1/admin/tenants/{tenant}"), ("POST", "/v1/admin/keys/{id}/rotate")}
     writing = {
         (method, str(getattr(route, "path", "")))
         for router in ROUTERS

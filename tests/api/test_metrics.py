@@ -12,8 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.observability.metrics import definitions
 from app.settings import Settings
-from app.wiring import build
-from tests.api.conftest import Api, call, client_of, model, settings_for, user
+from tests.api.conftest import Api, call, client_of, key_for, model, settings_for, user
 from tests.fakes.model_server import ModelServer, Step, fails, says
 
 
@@ -40,8 +39,7 @@ def risen(before: dict[str, float], after: dict[str, float], name: str) -> float
 
 
 async def _key(settings: Settings, *scopes: str) -> str:
-    async with build(settings) as services:
-        return await services.create_key(tenant_id=uuid4().hex, name="test", scopes=scopes)
+    return await key_for(settings, uuid4().hex, *scopes)
 
 
 async def test_a_scrape_needs_a_key_with_the_scope_and_no_other(database_url: str) -> None:

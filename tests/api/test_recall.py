@@ -5,8 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.wiring import build
-from tests.api.conftest import Api, call, model, response, settings_for, user
+from tests.api.conftest import Api, call, key_for, model, response, settings_for, user
 
 
 async def recall(api: Api, path: str, query: str, **fields: Any) -> list[dict[str, Any]]:
@@ -306,18 +305,12 @@ async def test_what_is_no_summary_cannot_be_opened(api: Api) -> None:
 # Who may
 
 
-async def key_for(url: str, *scopes: str, tenant: str = "default") -> str:
-    """Make a key and return it."""
-    async with build(settings_for(url)) as services:
-        return await services.create_key(tenant_id=tenant, name="test", scopes=scopes)
-
-
 async def test_another_tenant_finds_no_such_session(
     api: Api, client: httpx.AsyncClient, database_url: str
 ) -> None:
     path = await api.session()
     await api.append(path, user("blue"))
-    stranger = Api(client, await key_for(database_url, "events:read", tenant="other"))
+    stranger = Api(client, await key_for(settings_for(database_url), "other", "events:read"))
     assert (await stranger.post(f"{path}/recall", {"query": "blue"})).status_code == 404
     assert (await stranger.post(f"{path}/expand", {"from_seq": 1})).status_code == 404
 
@@ -327,7 +320,7 @@ async def test_a_key_for_compiling_reads_as_a_reader_only(
 ) -> None:
     path = await api.session()
     await api.append(path, user("blue"))
-    runner = Api(client, await key_for(database_url, "compile"))
+    runner = Api(client, await key_for(settings_for(database_url), "default", "compile"))
     for name, body in (("recall", {"query": "blue"}), ("expand", {"from_seq": 1})):
         assert (await runner.post(f"{path}/{name}", body)).status_code == 403
         as_reader = {**body, "reader": {"agent": "agent"}}

@@ -6,9 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from app.settings import Settings
-from app.wiring import build
-from tests.api.conftest import Api, client_of, model, settings_for, user
+from tests.api.conftest import Api, client_of, key_for, model, settings_for, user
 
 NEW = {"app_name": "app", "user_id": "user"}
 
@@ -223,11 +221,6 @@ async def test_an_app_has_a_default_policy(api: Api) -> None:
 
 
 # Keys
-
-
-async def key_for(settings: Settings, tenant: str, *scopes: str) -> str:
-    async with build(settings) as services:
-        return await services.create_key(tenant_id=tenant, name="test", scopes=scopes)
 
 
 ALL = ("events:write", "events:read", "compile", "admin")

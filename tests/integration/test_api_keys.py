@@ -1,10 +1,10 @@
 """Bearer keys by their hash."""
 
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
-from app.ports import Principal
+from app.ports import NewApiKey, Principal
 from app.storage.api_keys import PgApiKeys
 from app.storage.database import PgDatabase, fetch
 from app.storage.errors import ConstraintViolatedError
@@ -12,11 +12,14 @@ from app.storage.errors import ConstraintViolatedError
 KEYS = PgApiKeys()
 
 
-async def _create(database: PgDatabase, tenant_id: str, key_hash: bytes) -> str:
+async def _create(
+    database: PgDatabase, tenant_id: str, key_hash: bytes, ttl_s: float | None = None
+) -> str:
+    new = NewApiKey(
+        tenant_id=tenant_id, name="ci", key_hash=key_hash, scopes=["compile"], ttl_s=ttl_s
+    )
     async with database.transaction() as connection:
-        return await KEYS.create(
-            connection, tenant_id=tenant_id, name="ci", key_hash=key_hash, scopes=["compile"]
-        )
+        return str((await KEYS.create(connection, new)).id)
 
 
 async def test_a_key_stands_for_its_tenant_and_scopes(database: PgDatabase) -> None:
@@ -57,3 +60,27 @@ async def test_two_keys_never_have_one_hash(database: PgDatabase) -> None:
         await _create(database, uuid4().hex, key_hash)
 
     assert error.value.constraint == "api_keys_key_hash_key"
+
+
+async def test_a_key_that_has_ended_stands_for_nobody(database: PgDatabase) -> None:
+    over, lasting = uuid4().bytes, uuid4().bytes
+    await _create(database, uuid4().hex, over, ttl_s=0.0)
+    await _create(database, uuid4().hex, lasting, ttl_s=60.0)
+
+    async with database.connection() as connection:
+        found = await KEYS.find(connection, lasting)
+        assert await KEYS.find(connection, over) is None
+
+    assert found is not None
+    assert found.valid_s == pytest.approx(60, abs=5)
+
+
+async def test_a_key_is_never_given_more_time_than_it_had(database: PgDatabase) -> None:
+    key_hash = uuid4().bytes
+    key_id = UUID(await _create(database, uuid4().hex, key_hash, ttl_s=60.0))
+    async with database.connection() as connection:
+        await KEYS.expire(connection, key_id, 3600.0)
+        found = await KEYS.find(connection, key_hash)
+
+    assert found is not None
+    assert found.valid_s == pytest.approx(60, abs=5)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from app.core.limits import RateLimit
 from app.settings import (
     Settings,
     SettingsError,
@@ -213,3 +214,27 @@ def test_a_summarizing_model_needs_its_name_and_a_key_or_an_address() -> None:
 )
 def test_the_summarizers_address_is_a_plain_http_url(url: str) -> None:
     assert set(_problems({"FOLDLINE_SUMMARIZER_URL": url})) == {"FOLDLINE_SUMMARIZER_URL"}
+
+
+@pytest.mark.parametrize("url", ["http://localhost", "localhost:6379", "cache", "postgresql://x"])
+def test_the_url_of_redis_is_one(url: str) -> None:
+    with pytest.raises(SettingsError, match="FOLDLINE_REDIS_URL") as caught:
+        load_settings({"FOLDLINE_REDIS_URL": url})
+    assert url not in str(caught.value)
+
+
+def test_a_redis_that_is_required_must_be_named() -> None:
+    with pytest.raises(SettingsError, match="FOLDLINE_REDIS_URL"):
+        load_settings({"FOLDLINE_REDIS_REQUIRED": "true"})
+    given = {"FOLDLINE_REDIS_REQUIRED": "true", "FOLDLINE_REDIS_URL": "redis://localhost/0"}
+    assert load_settings(given).redis_required
+
+
+@pytest.mark.parametrize(("text", "limit"), [("off", None), ("7/min", RateLimit(7, 60))])
+def test_a_rate_limit_is_read(text: str, limit: RateLimit | None) -> None:
+    assert load_settings({"FOLDLINE_RATE_LIMIT": text}).default_rate_limit == limit
+
+
+def test_a_bad_rate_limit_stops_the_start() -> None:
+    with pytest.raises(SettingsError, match="FOLDLINE_RATE_LIMIT"):
+        load_settings({"FOLDLINE_RATE_LIMIT": "many"})

@@ -224,7 +224,7 @@ async def put_app_policy(
 ) -> Response:
     """Replace the default policy of an app's sessions."""
     policy = body.model.to_domain()
-    await bundle.apps.set_policy(caller.tenant_id, app_name, policy)
+    await bundle.apps.set_policy(caller.tenant_id, app_name, policy, actor=caller.key_id)
     return json_answer(policy)
 
 
