@@ -370,7 +370,10 @@ def _parts(
             preparer=preparer, compile_context=compile_context, clock=clock, meter=meter
         ),
         compare_compiles=CompareCompiles(
-            database=database, log=log, compile_context=compile_context
+            database=database,
+            log=log,
+            compile_context=compile_context,
+            currency=rules.currency,
         ),
         count_tokens=CountTokens(tokens=tokens, method=tokens.method, converters=CONVERTERS),
         report_usage=ReportUsage(

@@ -390,17 +390,91 @@ async def test_two_equal_compiles_are_the_same(api: Api) -> None:
     body = (await api.post(f"{path}/compile:diff", {"a": {}, "b": {"as_of_seq": 3}})).json()
     assert (body["same"], body["first_block"], body["cause"]) == (True, None, None)
     assert body["tokens"]["a"] == body["tokens"]["b"]
+    assert body["text"].startswith("The two send the same. ")
+
+
+async def compared(api: Api, path: str, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    answer = await api.post(f"{path}/compile:diff", {"a": a, "b": b})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
 
 
 async def test_a_comparison_names_the_event_that_made_the_difference(api: Api) -> None:
     path = await talk(api)
     summary = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "in brief"}
     fold = (await api.post(f"{path}/summaries", summary)).json()
-    body = (await api.post(f"{path}/compile:diff", {"a": {"as_of_seq": 3}, "b": {}})).json()
+    body = await compared(api, path, {"as_of_seq": 3}, {})
     assert body["same"] is False
     assert body["first_block"] == 0
     assert body["cause"] == {"reason": "compaction", "seq": fold["seq"]}
-    assert body["text"].splitlines() == ['- {"text":"hello"}', '+ {"text":"in brief"}']
+    a, b = body["tokens"]["a"], body["tokens"]["b"]
+    assert body["text"] == (
+        "From content 0 on the two differ: a compaction (event 4) took effect."
+        ' There a has the text "hello" (event 1), b has the summary "in brief" (event 4).'
+        f" a takes {a} tokens, b {b} ({a - b} fewer)."
+    )
+    assert body["price"] == {"a": None, "b": None, "currency": "USD"}
+
+
+async def test_a_comparison_says_what_either_costs_with_the_provider_s_cache(api: Api) -> None:
+    path = await api.session()
+    await api.append(path, user("Where is it? " * 3000))
+    options = {"agent": "agent", "format": "anthropic", "model": "claude-sonnet-5"}
+    sent = await compiled(api, path, **options)
+    reply = model("b", compiled_seq=1, compiled_fingerprint=sent["fingerprint"])
+    await api.append(path, reply, user("and?"))
+    fold = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "The user asked where it is."}
+    await api.post(f"{path}/summaries", fold)
+    body = await compared(api, path, {**options, "as_of_seq": 3}, options)
+    tokens, shared = body["tokens"], sent["tokens"]["total"]
+    # Sonnet 5: 0.2 dollars a million from the cache, 2.5 written to it.
+    expected = (shared * 0.2 + (tokens["a"] - shared) * 2.5) / 1e6
+    assert body["price"]["a"] == pytest.approx(expected, rel=1e-3)
+    assert body["price"]["b"] == pytest.approx(tokens["b"] * 2.5 / 1e6)
+    assert body["text"].endswith(f"b {body['price']['b']:.6f}.")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "cause", "words"),
+    [
+        (
+            {"format": "gemini", "model": "m"},
+            {"format": "anthropic", "model": "m"},
+            "option",
+            "The two are written in different formats, gemini and anthropic",
+        ),
+        ({"model": "m"}, {"model": "n"}, "model", "The two are for different models, m and n"),
+        ({}, {"model": "n"}, "model", "one that is not named and n"),
+        (
+            {"system": "You help customers."},
+            {"system": "You help lions."},
+            "system",
+            'a has "You help customers.", b has "You help lions."',
+        ),
+        ({}, {"system": "You help."}, "system", 'a has none, b has "You help."'),
+        (
+            {"tools": [{"name": "f"}, {"name": "g"}]},
+            {"tools": [{"name": "g"}, {"name": "h"}]},
+            "tools",
+            "only a has f; only b has h",
+        ),
+        (
+            {"tools": [{"name": "f"}]},
+            {"tools": [{"name": "f", "description": "d"}]},
+            "tools",
+            "the same names, described or ordered differently",
+        ),
+        ({}, {"agent": "somebody"}, "option", "their options differ (agent, branch or scope)"),
+        ({"as_of_seq": 2}, {}, "append", "one has what was appended later (from event 3 on)"),
+    ],
+)
+async def test_a_comparison_is_told_in_words(
+    api: Api, a: dict[str, Any], b: dict[str, Any], cause: str, words: str
+) -> None:
+    body = await compared(api, await talk(api), a, b)
+    assert body["cause"]["reason"] == cause
+    assert words in body["text"]
 
 
 async def test_a_comparison_names_options_and_appends(api: Api) -> None:
@@ -416,8 +490,15 @@ async def test_a_comparison_names_options_and_appends(api: Api) -> None:
 
 async def test_a_wrong_side_of_a_comparison_is_named(api: Api) -> None:
     path = await talk(api)
-    answer = await api.post(f"{path}/compile:diff", {"a": {}, "b": {"format": "x"}})
-    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/b/format")
+    for a, b, pointer in [
+        ({}, {"format": "x"}, "/b/format"),
+        ({}, {"as_of_seq": 9}, "/b/as_of_seq"),
+        ({"expand": [1]}, {}, "/a/expand/0"),
+        ({"tools": [{"description": "d"}]}, {}, "/a/tools/0/name"),
+        ({}, {"cache": {"explicit": {}}}, "/b/model"),
+    ]:
+        answer = await api.post(f"{path}/compile:diff", {"a": a, "b": b})
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
 
 
 # Validate and count

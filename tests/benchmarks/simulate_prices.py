@@ -39,6 +39,7 @@ from app.core.events import Activation, ActivationRequest, Event, Fold, Section
 from app.core.index import Index, resolve
 from app.core.lanes import Lane, Reader
 from app.core.model_rules import PRICE_UNIT, ModelRule, ModelRules
+from app.core.prices import input_price
 from app.core.ranges import FOREVER
 from app.core.resolve import Facts, Resolver
 from app.core.tokens import part_tokens
@@ -270,11 +271,9 @@ def priced(run: Run, rule: ModelRule) -> Price:
     for request in run.requests:
         tokens = request.tokens * rule.tokenizer.percent // 100
         hit = _cached_tokens(request, rule) * rule.tokenizer.percent // 100
-        prices = rule.prices_of(tokens)
-        assert prices is not None
-        written = prices.input if prices.write_5m is None else prices.write_5m
-        read = prices.input if prices.cached_read is None else prices.cached_read
-        cost += (hit * read + (tokens - hit) * written) / PRICE_UNIT
+        price = input_price(rule, tokens, cached_tokens=hit)
+        assert price is not None
+        cost += price
         cached, total = cached + hit, total + tokens
     prices = rule.prices
     assert prices is not None

@@ -559,6 +559,14 @@ class TokenPairAnswer(BaseModel):
     b: int
 
 
+class PricePairAnswer(BaseModel):
+    """What the input of two compiles costs; null where the model has no known price."""
+
+    a: float | None
+    b: float | None
+    currency: str
+
+
 class DiffAnswer(BaseModel):
     """Where two compiles part."""
 
@@ -567,6 +575,7 @@ class DiffAnswer(BaseModel):
     cause: CauseAnswer | None
     text: str
     tokens: TokenPairAnswer
+    price: PricePairAnswer
 
 
 def diff_answer(comparison: Comparison) -> dict[str, Json]:
@@ -578,6 +587,11 @@ def diff_answer(comparison: Comparison) -> dict[str, Json]:
         "cause": None if cause is None else {"reason": cause.reason, "seq": cause.seq},
         "text": comparison.text,
         "tokens": {"a": comparison.tokens_a, "b": comparison.tokens_b},
+        "price": {
+            "a": comparison.prices.a,
+            "b": comparison.prices.b,
+            "currency": comparison.prices.currency,
+        },
     }
 
 
