@@ -423,7 +423,8 @@ class CompileContext:
     def _settles(self, request: CompileRequest) -> bool:
         """Tell whether compiles like this one go on from one another."""
         return (
-            can_settle(request.options)
+            self._settled.is_on
+            and can_settle(request.options)
             and request.as_of_seq is None
             and not request.wants_explain
             # These look at everything.

@@ -48,6 +48,7 @@ class SettledCompiles:
     def __init__(self, *, max_bytes: int) -> None:
         """Take the memory that entries may take together; 0: nothing is kept."""
         self._max_bytes = max_bytes
+        self.is_on: Final = max_bytes > 0
         self._entries: OrderedDict[Key, tuple[SettledCompile, int]] = OrderedDict()
         self.size_bytes = 0
 

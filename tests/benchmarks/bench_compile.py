@@ -1,22 +1,30 @@
-"""Compile at the HTTP boundary, by length of the masked history; and google-adk on the same.
+"""Compile at the HTTP boundary, by length of the masked history: floors, and google-adk beside.
 
-    make bench                                       the table
+    make bench                                       the tables
     make bench BENCH_ARGS="--json bench.json"        and everything as JSON
     make bench BENCH_ARGS="--masked 0 1000"          only these sizes
 
-The live part is always the same 200 events, about 100 KB. In front of them stand N events folded
-into one summary of the caller's. Both sides use one Postgres, ours through HTTP and a process of
-its own, google-adk in this process: its figure has no HTTP in it. "events read" is what Postgres
-counts as fetched from the table of events, per compile.
+The live part is about 200 events, 100 KB. In front of them stand N events folded into one summary
+of the caller's. Every compile but "again" follows an append of one event, as an agent's does:
+
+    warm     by a service that goes on from what its last compile settled
+    cold     by a service that keeps nothing from compile to compile
+    again    the same compile once more, warm
+    floors   see floor.py: what the same pool, server and bytes cost without a compiler
+
+All use one Postgres; ours through HTTP and processes of their own, google-adk in this process: its
+figure has no HTTP in it. "events read" is what Postgres counts as fetched from the table of events,
+per warm compile.
 """
 
 import argparse
 import asyncio
 import json
+import subprocess
 import sys
 import tempfile
-import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -34,8 +42,12 @@ from tests.benchmarks.workload import AGENT, EVENTS_PER_INVOCATION, LIVE_EVENTS,
 
 MASKED: Final = (0, 1_000, 10_000, 100_000)
 BATCH: Final = 500
-WARM_UP: Final = 20
-COMPILES: Final = 300
+WARM_UP: Final = 5
+#: Each after an append of one event, so the live part grows by so many.
+COMPILES: Final = 60
+#: Live events of the sessions whose cold compile is held against its floor.
+COLD_SIZES: Final = (50, 200, 1_000)
+COLD_COMPILES: Final = 30
 #: google-adk's samples by masked events: it reads them all, so the large sizes get few.
 ADK_SAMPLES: Final = {0: 20, 1_000: 10, 10_000: 3}
 #: Only the caller's own fold: nothing happens in the background while others are measured.
@@ -49,25 +61,35 @@ LEAST_RATIO: Final = 100
 MOST_GROWTH: Final = 1.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One size."""
+    """One length of the masked history."""
 
     masked: int
     request_kb: float
-    p50_ms: float
-    p99_ms: float
-    server_ms: float
-    load_ms: float
+    warm_p50_ms: float
+    warm_p99_ms: float
+    warm_floor_ms: float
+    again_p50_ms: float
+    cold_p50_ms: float
     events_read: float
-    append_s: float
     adk_p50_ms: float
     adk_samples: int
 
     @property
     def ratio(self) -> float:
-        """How many times faster we are."""
-        return self.adk_p50_ms / self.p50_ms
+        """How many times faster than google-adk we are."""
+        return self.adk_p50_ms / self.warm_p50_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColdRow:
+    """One length of the live part."""
+
+    live: int
+    request_kb: float
+    cold_p50_ms: float
+    cold_floor_ms: float
 
 
 def main() -> int:
@@ -82,33 +104,70 @@ def main() -> int:
         server = EmbeddedPostgres(Path(folder) / "postgres")
         server.start()
         try:
-            rows = asyncio.run(_measure_all(server.superuser_url, sorted(arguments.masked)))
+            rows, cold_rows = asyncio.run(
+                _measure_all(server.superuser_url, sorted(arguments.masked))
+            )
         finally:
             server.stop()
-    _print(rows)
+    _print(rows, cold_rows)
     if arguments.json is not None:
-        report = {"machine": about, "rows": [asdict(row) | {"ratio": row.ratio} for row in rows]}
+        report = {
+            "machine": about,
+            "rows": [asdict(row) | {"ratio": row.ratio} for row in rows],
+            "cold_rows": [asdict(row) for row in cold_rows],
+        }
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0 if _holds(rows) else 1
 
 
-async def _measure_all(server_url: str, sizes: list[int]) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class _Peers:
+    """Who compiles the sessions: two services, the floors, and google-adk."""
+
+    warm: httpx.Client
+    cold: httpx.Client
+    floor: httpx.Client
+    database_url: str
+    adk: GoogleAdk
+
+
+async def _measure_all(server_url: str, sizes: list[int]) -> tuple[list[Row], list[ColdRow]]:
     ours = await _database(server_url, "ours")
     adk = GoogleAdk(await _database(server_url, "google_adk"))
     settings = {"DATABASE_URL": ours, "MIGRATE_ON_START": "true", "MAX_BATCH_EVENTS": str(BATCH)}
     try:
         with (
-            running_service(settings) as url,
-            closing(httpx.Client(base_url=url, timeout=300)) as client,
+            running_service(settings) as warm_url,
+            running_service({**settings, "COMPILE_CACHE_BYTES": "0"}) as cold_url,
+            _running_floor(ours) as floor_url,
+            closing(httpx.Client(base_url=warm_url, timeout=300)) as warm,
+            closing(httpx.Client(base_url=cold_url, timeout=300)) as cold,
+            closing(httpx.Client(base_url=floor_url, timeout=300)) as floor,
         ):
+            peers = _Peers(warm, cold, floor, ours, adk)
+            cold_rows = [await _measure_cold(peers, live) for live in COLD_SIZES]
             rows = []
             for masked in sizes:
-                rows.append(await _measure(client, ours, adk, masked))
+                rows.append(await _measure(peers, masked))
                 print(f"measured {masked:,} masked", file=sys.stderr, flush=True)
-            return rows
+            return rows, cold_rows
     finally:
         await adk.close()
+
+
+@contextmanager
+def _running_floor(url: str) -> Iterator[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.benchmarks.floor", url], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 async def _database(server_url: str, name: str) -> str:
@@ -120,60 +179,75 @@ async def _database(server_url: str, name: str) -> str:
     return urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
 
 
-async def _measure(client: httpx.Client, ours: str, adk: GoogleAdk, masked: int) -> Row:
+async def _measure(peers: _Peers, masked: int) -> Row:
     session_id = f"masked-{masked}"
-    started_at = time.perf_counter()
-    _append(client, session_id, 0, masked)
+    _append(peers.warm, session_id, 0, masked)
     if masked:
-        _fold(client, session_id, masked)
-    _append(client, session_id, masked, LIVE_EVENTS)
-    append_s = time.perf_counter() - started_at
-    await _analyze(ours)
+        _fold(peers.warm, session_id, masked)
+    _append(peers.warm, session_id, masked, LIVE_EVENTS)
+    await _analyze(peers.database_url)
     body = {"agent": AGENT, "format": "gemini"}
     for _ in range(WARM_UP):
-        _compile(client, session_id, body)
-    before = await _events_read(ours)
-    timed = _timed(client, session_id, body)
-    events_read = (await _events_read(ours) - before) / COMPILES
-    adk_watch = await _measure_adk(adk, session_id, masked)
+        _compile(peers.warm, session_id, body)
+        _compile(peers.cold, session_id, body)
+    before = await _events_read(peers.database_url)
+    warm, floor, size = Stopwatch(), Stopwatch(), 0
+    for number in range(COMPILES):
+        head_seq = _append(peers.warm, session_id, masked + LIVE_EVENTS + number, 1)
+        with warm:
+            response = peers.warm.post(f"/v1/sessions/{session_id}/compile", json=body)
+        assert len(_checked(response)["request"]["contents"]) > LIVE_EVENTS // 2
+        size = len(response.content)
+        asked = {"session": session_id, "after_seq": head_seq - 1, "bytes": size}
+        _timed(peers.floor, "/warm", asked, floor)
+    events_read = (await _events_read(peers.database_url) - before) / COMPILES
+    again, cold = Stopwatch(), Stopwatch()
+    for _ in range(COMPILES):
+        _timed(peers.warm, f"/v1/sessions/{session_id}/compile", body, again)
+        _timed(peers.cold, f"/v1/sessions/{session_id}/compile", body, cold)
+    adk_watch = await _measure_adk(peers.adk, session_id, masked)
     return Row(
         masked=masked,
-        request_kb=timed.request_kb,
-        p50_ms=percentile(timed.watch.samples_ms, 0.5),
-        p99_ms=percentile(timed.watch.samples_ms, 0.99),
-        server_ms=percentile(timed.server_ms, 0.5),
-        load_ms=percentile(timed.load_ms, 0.5),
-        events_read=events_read,
-        append_s=append_s,
+        request_kb=size / 1024,
+        warm_p50_ms=percentile(warm.samples_ms, 0.5),
+        warm_p99_ms=percentile(warm.samples_ms, 0.99),
+        warm_floor_ms=percentile(floor.samples_ms, 0.5),
+        again_p50_ms=percentile(again.samples_ms, 0.5),
+        cold_p50_ms=percentile(cold.samples_ms, 0.5),
+        # The floor reads one row of each.
+        events_read=events_read - 1,
         adk_p50_ms=percentile(adk_watch.samples_ms, 0.5),
         adk_samples=len(adk_watch.samples_ms),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Timed:
-    """Many compiles of one session."""
+async def _measure_cold(peers: _Peers, live: int) -> ColdRow:
+    session_id = f"live-{live}"
+    _append(peers.cold, session_id, 0, live)
+    await _analyze(peers.database_url)
+    body = {"agent": AGENT, "format": "gemini"}
+    asked = {"session": session_id, "after_seq": 0}
+    for _ in range(WARM_UP):
+        _compile(peers.cold, session_id, body)
+    cold, floor, size = Stopwatch(), Stopwatch(), 0
+    for _ in range(COLD_COMPILES):
+        size = _timed(peers.cold, f"/v1/sessions/{session_id}/compile", body, cold)
+        _timed(peers.floor, "/cold", asked, floor)
+    return ColdRow(
+        live=live,
+        request_kb=size / 1024,
+        cold_p50_ms=percentile(cold.samples_ms, 0.5),
+        cold_floor_ms=percentile(floor.samples_ms, 0.5),
+    )
 
-    watch: Stopwatch
-    #: What the service says that it took: all of it, and reading the log.
-    server_ms: list[float]
-    load_ms: list[float]
-    request_kb: float
 
-
-def _timed(client: httpx.Client, session_id: str, body: dict[str, Any]) -> _Timed:
-    watch = Stopwatch()
-    server_ms: list[float] = []
-    load_ms: list[float] = []
-    answer: dict[str, Any] = {}
-    for _ in range(COMPILES):
-        with watch:
-            response = client.post(f"/v1/sessions/{session_id}/compile", json=body)
-        answer = _checked(response)
-        server_ms.append(sum(answer["timing_ms"].values()))
-        load_ms.append(answer["timing_ms"]["load"])
-    assert len(answer["request"]["contents"]) > LIVE_EVENTS // 2
-    return _Timed(watch, server_ms, load_ms, len(json.dumps(answer["request"])) / 1024)
+def _timed(client: httpx.Client, path: str, body: dict[str, Any], watch: Stopwatch) -> int:
+    """Time a request; return the bytes of its answer."""
+    with watch:
+        response = client.post(path, json=body)
+    if not response.is_success:
+        raise RuntimeError(f"{path} answered {response.status_code}: {response.text}")
+    return len(response.content)
 
 
 async def _measure_adk(adk: GoogleAdk, session_id: str, masked: int) -> Stopwatch:
@@ -189,14 +263,18 @@ async def _measure_adk(adk: GoogleAdk, session_id: str, masked: int) -> Stopwatc
     return watch
 
 
-def _append(client: httpx.Client, session_id: str, first: int, count: int) -> None:
+def _append(client: httpx.Client, session_id: str, first: int, count: int) -> int:
+    """Append events; return the head."""
+    head_seq = 0
     for start in range(first, first + count, BATCH):
         size = min(BATCH, first + count - start)
         body = {
             "events": list(events(start, size)),
             "create": {"app_name": "bench", "user_id": "user", "policy": POLICY},
         }
-        _checked(client.post(f"/v1/sessions/{session_id}/events", json=body))
+        answer = _checked(client.post(f"/v1/sessions/{session_id}/events", json=body))
+        head_seq = answer["head_seq"]
+    return head_seq
 
 
 def _fold(client: httpx.Client, session_id: str, masked: int) -> None:
@@ -242,10 +320,10 @@ async def _events_read(url: str) -> int:
         await connection.close()
 
 
-def _print(rows: list[Row]) -> None:
+def _print(rows: list[Row], cold_rows: list[ColdRow]) -> None:
     header = (
-        "masked", "KB", "p50 ms", "p99 ms", "in server", "load", "events read", "append s",
-        "adk p50 ms", "adk n", "ratio",
+        "masked", "KB", "warm p50 ms", "p99 ms", "floor ms", "x floor", "again p50", "cold p50",
+        "events read", "adk p50 ms", "adk n", "ratio",
     )  # fmt: skip
     print(
         table(
@@ -254,12 +332,13 @@ def _print(rows: list[Row]) -> None:
                 (
                     f"{row.masked:,}",
                     f"{row.request_kb:.0f}",
-                    f"{row.p50_ms:.2f}",
-                    f"{row.p99_ms:.2f}",
-                    f"{row.server_ms:.2f}",
-                    f"{row.load_ms:.2f}",
-                    f"{row.events_read:.0f}",
-                    f"{row.append_s:.1f}",
+                    f"{row.warm_p50_ms:.2f}",
+                    f"{row.warm_p99_ms:.2f}",
+                    f"{row.warm_floor_ms:.2f}",
+                    f"{row.warm_p50_ms / row.warm_floor_ms:.1f}",
+                    f"{row.again_p50_ms:.2f}",
+                    f"{row.cold_p50_ms:.2f}",
+                    f"{row.events_read:.1f}",
                     f"{row.adk_p50_ms:,.1f}",
                     str(row.adk_samples),
                     f"{row.ratio:,.0f}x",
@@ -268,11 +347,26 @@ def _print(rows: list[Row]) -> None:
             ],
         )
     )
+    print(
+        table(
+            ("live", "KB", "cold p50 ms", "floor ms", "x floor"),
+            [
+                (
+                    f"{row.live:,}",
+                    f"{row.request_kb:.0f}",
+                    f"{row.cold_p50_ms:.2f}",
+                    f"{row.cold_floor_ms:.2f}",
+                    f"{row.cold_p50_ms / row.cold_floor_ms:.1f}",
+                )
+                for row in cold_rows
+            ],
+        )
+    )
 
 
 def _holds(rows: list[Row]) -> bool:
     """Tell, and print, whether the promises hold for the sizes that were measured."""
-    growth = max(row.p50_ms for row in rows) / min(row.p50_ms for row in rows)
+    growth = max(row.warm_p50_ms for row in rows) / min(row.warm_p50_ms for row in rows)
     is_flat = growth <= MOST_GROWTH
     print(
         f"flat in the masked history: {'yes' if is_flat else 'NO'} (slowest/fastest {growth:.2f})"

@@ -5,7 +5,6 @@ user's, whatever role the event was given. What the format has no place for is l
 reported; under ``stable`` so is text that the provider would refuse as blank.
 """
 
-from itertools import groupby
 from typing import Final
 
 from app.core.compile.adk.opening import opening_content
@@ -47,25 +46,25 @@ def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Con
         segment = Segment.PINS
     # google-adk sends each event as one content, in the event's role.
     own_role: Role = "model" if event.has_model_role else "user"
-    roles = [
-        own_role if inputs.options.preset == "adk" else _role(part, own_role)
-        for part in event.parts
-    ]
-    placed = [
-        (role, PlacedPart(part, event.seq, segment, tokens=counted(part, tokens, inputs.rule)))
-        for part, role, tokens in zip(event.parts, roles, event.part_tokens, strict=True)
-        if _is_said(part, role, event, inputs, report)
-    ]
+    is_adk = inputs.options.preset == "adk"
+    runs: list[tuple[Role, list[PlacedPart]]] = []
+    for part, tokens in zip(event.parts, event.part_tokens, strict=True):
+        role = own_role if is_adk else _role(part, own_role)
+        if not _is_said(part, role, event, inputs, report):
+            continue
+        placed = PlacedPart(part, event.seq, segment, tokens=counted(part, tokens, inputs.rule))
+        if runs and runs[-1][0] == role:
+            runs[-1][1].append(placed)
+        else:
+            runs.append((role, [placed]))
+    return [_content(role, tuple(parts), event) for role, parts in runs]
+
+
+def _content(role: Role, parts: tuple[PlacedPart, ...], event: Event) -> Content:
+    if role == "user":
+        return Content(role, parts)
     response_seq = event.place.response_seq if event.place else None
-    return [
-        Content(
-            role,
-            tuple(part for _, part in group),
-            response_seq if role == "model" else None,
-            compiled_fingerprint=event.compiled_fingerprint if role == "model" else None,
-        )
-        for role, group in groupby(placed, key=lambda pair: pair[0])
-    ]
+    return Content(role, parts, response_seq, compiled_fingerprint=event.compiled_fingerprint)
 
 
 def _role(part: Part, own_role: Role) -> Role:
