@@ -178,9 +178,10 @@ def _effective(ordered: Sequence[tuple[int, Marker]]) -> tuple[frozenset[int], R
     rewound: list[Range] = []
     # Of the ranges so far only the oldest can hold an older marker: the rewind of each stands
     # before the others, or it would have no effect.
-    rewound_from = FOREVER
+    rewound_from: int | None = None
     for seq, marker in reversed(ordered):
-        if seq in undone or seq >= rewound_from:
+        # Markers that nobody appended, to see what they would do, stand beyond every seq.
+        if seq in undone or (rewound_from is not None and seq >= rewound_from):
             continue
         effective.add(seq)
         if isinstance(marker, Undo):

@@ -68,6 +68,7 @@ from app.services.compile_given import Given, GivenInputs
 from app.services.explicit_caches import ExplicitCaches
 from app.services.remember_compiles import RememberCompiles
 from app.services.settled_compiles import SettledCompile, SettledCompiles
+from app.services.share_runs import ShareRuns
 
 #: How often a wait for a seq looks again.
 POLL_S: Final = 0.02
@@ -221,6 +222,7 @@ class CompileContext:
         self._call_signature_sentinel = call_signature_sentinel
         self._verify = verify_compile
         self._wait_s = min_seq_wait_ms / 1000
+        self._shared: ShareRuns[Compiled] = ShareRuns()
         self._count = lru_cache(CACHED_COUNTS)(tokens.count)
 
     async def __call__(
@@ -239,6 +241,11 @@ class CompileContext:
             if appended.is_replayed:
                 # Compiled again as it was then, whatever came since.
                 request = replace(request, as_of_seq=appended.head_seq)
+        compiled = await self._shared((key.uid, request), lambda: self._stored(key, request))
+        return replace(compiled, appended=appended)
+
+    async def _stored(self, key: SessionKey, request: CompileRequest) -> Compiled:
+        """Compile a session as it stands."""
         observer = _Observer(PassTrace() if request.wants_explain else None)
         async with self._database.connection() as connection:
             run = await self._go_on(connection, key, request, observer)
@@ -273,7 +280,6 @@ class CompileContext:
         return replace(
             compiled,
             head_seq=run.read.head_seq,
-            appended=appended,
             compaction=beside.standing if beside else None,
         )
 

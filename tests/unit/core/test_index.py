@@ -536,3 +536,14 @@ def test_a_staged_fold_waits_until_it_is_activated_undone_or_rewound() -> None:
     assert log(*events, activate(5), undo(6)).index.staged == (5,)
     assert log(*events, undo(5)).index.staged == ()
     assert log(*events, rewind(to_seq=4)).index.staged == ()
+
+
+# What nobody appended
+
+
+@pytest.mark.parametrize("seq", [6, FOREVER, FOREVER + 3])
+def test_a_marker_beyond_every_seq_shows_what_it_would_do(seq: int) -> None:
+    done = log(*turns(2), fold(1, 2))
+    markers = [(each.seq, each.marker) for each in done.events if each.marker is not None]
+
+    assert resolve([*markers, (seq, Undo(5))]).sections == ()
