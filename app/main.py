@@ -67,6 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
                     is_draining=lambda: bool(app.state.draining),
                 )
                 await stack.enter_async_context(worker)
+                await stack.enter_async_context(parts.database_watch.watching())
             yield
 
     app = FastAPI(

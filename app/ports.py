@@ -899,6 +899,42 @@ class JobQueue(Protocol):
         """Delete jobs that ended so long ago, and return how many."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseFacts:
+    """What is true of the whole database."""
+
+    #: By kind and status: jobs that are open or did not end well.
+    jobs: Mapping[tuple[str, ...], int]
+    #: Since when the oldest compaction is due that nobody does.
+    compaction_lag_s: float
+    oldest_transaction_s: float
+
+
+class DatabaseFactsReads(Protocol):
+    """Reads them, and sees to it that one process alone does."""
+
+    async def take_lease(
+        self, connection: Connection, name: str, holder: UUID, lease_s: float
+    ) -> bool:
+        """Take or renew a lease; False when it is another's."""
+
+    async def give_back(self, connection: Connection, name: str, holder: UUID) -> None:
+        """Give a lease back, if it is the holder's."""
+
+    async def read(self, connection: Connection, kinds: tuple[str, ...]) -> DatabaseFacts:
+        """Return what is true now; of lag, for jobs of these kinds."""
+
+
+class DatabaseMeter(Protocol):
+    """Is told what is true of the whole database by the one process that looks."""
+
+    def database_seen(self, facts: DatabaseFacts, *, valid_s: float) -> None:
+        """Take what was seen; it counts for so long."""
+
+    def database_unseen(self) -> None:
+        """Say nothing from now on: another process does, or nobody knows."""
+
+
 class Clock(Protocol):
     """The time."""
 

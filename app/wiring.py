@@ -14,6 +14,7 @@ from app.core.model_rules import ModelRules
 from app.core.policy import DEFAULT_POLICY, effective_policy
 from app.formats import CONVERTERS
 from app.formats.rules.loader import RulesError
+from app.jobs.database_watch import DatabaseWatch
 from app.jobs.registry import handlers
 from app.jobs.worker import Worker, WorkerLimits
 from app.observability.meter import Meter
@@ -36,6 +37,7 @@ from app.services.authenticate import Authenticate
 from app.services.bundle import Services
 from app.services.check_health import CheckHealth
 from app.services.compact_session import CompactSession
+from app.services.compaction_jobs import KINDS
 from app.services.compare_compiles import CompareCompiles
 from app.services.compile_context import CompileContext
 from app.services.compile_given import GivenInputs
@@ -71,6 +73,7 @@ from app.storage.cache_uses import PgCacheUses
 from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.compile_inputs import PgCompileInputs
 from app.storage.database import PgDatabase
+from app.storage.database_facts import PgDatabaseFacts
 from app.storage.event_log import PgEventLog
 from app.storage.event_search import PgEventSearch
 from app.storage.idempotency import PgIdempotencyKeys
@@ -107,6 +110,8 @@ class Parts:
 
     services: Services
     worker: Worker
+    #: To run beside the worker.
+    database_watch: DatabaseWatch
     #: Writes behind the answers; to be closed.
     compiles: RememberCompiles
 
@@ -396,7 +401,8 @@ def _parts(
         jobs=ManageJobs(database=database, jobs=jobs),
         rules_date=rules.date,
     )
-    return Parts(services, worker, compiles)
+    watch = DatabaseWatch(database=database, facts=PgDatabaseFacts(), meter=meter, kinds=KINDS)
+    return Parts(services, worker, watch, compiles)
 
 
 def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:

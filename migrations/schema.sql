@@ -210,6 +210,13 @@ CREATE TABLE calibrations (
     CONSTRAINT calibrations_pkey PRIMARY KEY (tenant_id, model)
 );
 
+CREATE TABLE leases (
+    name text NOT NULL,
+    holder uuid NOT NULL,
+    lease_until timestamptz NOT NULL,
+    CONSTRAINT leases_pkey PRIMARY KEY (name)
+);
+
 CREATE TABLE jobs (
     session_uid uuid NOT NULL,
     job_id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -267,6 +274,7 @@ CREATE UNIQUE INDEX jobs_open_key ON jobs (session_uid, kind)
 WHERE status IN ('ready', 'running');
 CREATE INDEX jobs_ready_idx ON jobs (tenant_id, run_at, job_id) WHERE status = 'ready';
 CREATE INDEX jobs_running_idx ON jobs (tenant_id, lease_until) WHERE status = 'running';
+CREATE INDEX jobs_failed_idx ON jobs (status, kind) WHERE status IN ('failed', 'dead');
 CREATE INDEX jobs_id_idx ON jobs (job_id);
 CREATE INDEX jobs_finished_idx ON jobs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX audit_log_tenant_idx ON audit_log (tenant_id, audit_id);

@@ -74,5 +74,6 @@ async def _work(settings: Settings, telemetry: Telemetry) -> None:
         for each in SIGNALS:
             loop.add_signal_handler(each, end)
         log.info("worker_started")
-        await parts.worker.run(stop, grace_s=settings.shutdown_grace_s)
+        async with parts.database_watch.watching():
+            await parts.worker.run(stop, grace_s=settings.shutdown_grace_s)
     log.info("worker_stopped")

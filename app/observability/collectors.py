@@ -50,8 +50,8 @@ class ElectedGauges(Collector):
     Did every replica say the same number, whoever sums up would see it many times.
     """
 
-    def __init__(self, gauges: Mapping[str, tuple[str, Sequence[str]]]) -> None:
-        """Take the gauges: by name, the meaning and the labels."""
+    def __init__(self, gauges: Mapping[str, tuple[str, str, Sequence[str]]]) -> None:
+        """Take the gauges: by name without the prefix, whole name, meaning and labels."""
         self._gauges: Final = dict(gauges)
         self._values: Mapping[str, Mapping[tuple[str, ...], float]] = {}
         self._until_s = 0.0
@@ -69,8 +69,8 @@ class ElectedGauges(Collector):
         """Give the families, none when they are another's to give."""
         if time.monotonic() >= self._until_s:
             return
-        for name, by_labels in self._values.items():
-            documentation, labels = self._gauges[name]
+        for key, by_labels in self._values.items():
+            name, documentation, labels = self._gauges[key]
             family = GaugeMetricFamily(name, documentation, labels=labels)
             for label_values, value in by_labels.items():
                 family.add_metric(label_values, value)

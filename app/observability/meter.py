@@ -7,7 +7,8 @@ and never waits. The children of labelled metrics are looked up once and kept.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from itertools import product
+from typing import Any, Final, Protocol
 
 from app.core.compile.breaks import Break
 from app.core.compile.inputs import CompileResult
@@ -48,6 +49,22 @@ _MODEL_ENDS: Final[tuple[tuple[type[ProviderError], str], ...]] = (
     (ProviderUnavailableError, "unavailable"),
     (ProviderRejectedError, "rejected"),
 )
+
+
+class Facts(Protocol):
+    """What is true of the whole database."""
+
+    @property
+    def jobs(self) -> Mapping[tuple[str, ...], int]:
+        """By kind and status: jobs that are open or did not end well."""
+
+    @property
+    def compaction_lag_s(self) -> float:
+        """Since when the oldest compaction is due that nobody does."""
+
+    @property
+    def oldest_transaction_s(self) -> float:
+        """Age of the oldest open transaction."""
 
 
 class _Children(dict[Any, Any]):
@@ -111,6 +128,11 @@ class Meter:
         self._leases_lost = _Children(counter("job_lease_lost_total"))
         self._pool_wait_s = _Children(histogram("db_pool_wait_seconds"))
         self._query_s = _Children(histogram("db_query_duration_seconds"))
+        self._elected = metrics.elected
+        labels = metrics.definition("jobs").labels
+        self._no_jobs: dict[tuple[str, ...], float] = dict.fromkeys(
+            product(labels["queue"], labels["state"]), 0.0
+        )
         self._recalls = _Children(counter("recall_requests_total"))
         self._recall_tokens = _Children(counter("recall_tokens_total"))
         self._loop_lag_s = histogram("event_loop_lag_seconds")
@@ -329,6 +351,23 @@ class Meter:
     def query_ran(self, sql: str, *, duration_s: float) -> None:
         """Take a statement that ran, however it ended."""
         self._query_s[self._query_names.get(sql, OTHER)].observe(duration_s)
+
+    def database_seen(self, facts: Facts, *, valid_s: float) -> None:
+        """Take what is true of the whole database; it counts for so long."""
+        jobs: dict[tuple[str, ...], float] = {**self._no_jobs}
+        jobs.update(facts.jobs)
+        self._elected.set(
+            {
+                "jobs": jobs,
+                "compaction_lag_seconds": {(): facts.compaction_lag_s},
+                "db_oldest_transaction_seconds": {(): facts.oldest_transaction_s},
+            },
+            valid_s=valid_s,
+        )
+
+    def database_unseen(self) -> None:
+        """Say nothing of it from now on: another process does, or nobody knows."""
+        self._elected.clear()
 
     # Recall
 

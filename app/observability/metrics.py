@@ -157,12 +157,13 @@ class Metrics:
         table = definitions()
         self.elected: Final = ElectedGauges(
             {
-                each.name: (each.meaning, tuple(each.labels))
+                each.name.removeprefix(PREFIX): (each.name, each.meaning, tuple(each.labels))
                 for each in table
                 if each.kind == "elected"
             }
         )
         self._registry.register(self.elected)
+        self._definitions = {each.name.removeprefix(PREFIX): each for each in table}
         for each in table:
             if each.kind != "elected":
                 self._by_name[each.name.removeprefix(PREFIX)] = self._made(each)
@@ -186,6 +187,10 @@ class Metrics:
             for value in definition.labels[labels[0]]:
                 made.labels(value)
         return made
+
+    def definition(self, name: str) -> Definition:
+        """Return a line of the table."""
+        return self._definitions[name]
 
     def counter(self, name: str) -> Counter:
         """Return a counter of the table."""

@@ -371,6 +371,16 @@ calibrations: Final = Table(
     PrimaryKeyConstraint("tenant_id", "model", name="calibrations_pkey"),
 )
 
+#: What one process alone does, and which one, until when (``database_facts.py``).
+leases: Final = Table(
+    "leases",
+    metadata,
+    _required("name", Text),
+    _required("holder", Uuid),
+    Column("lease_until", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("name", name="leases_pkey"),
+)
+
 #: Work for later, inserted with what makes it due (``jobs.py``).
 jobs: Final = Table(
     "jobs",
@@ -419,6 +429,12 @@ jobs: Final = Table(
         "tenant_id",
         "lease_until",
         postgresql_where=text("status = 'running'"),
+    ),
+    Index(
+        "jobs_failed_idx",
+        "status",
+        "kind",
+        postgresql_where=text("status IN ('failed', 'dead')"),
     ),
     Index("jobs_id_idx", "job_id"),
     Index("jobs_finished_idx", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
