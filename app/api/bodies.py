@@ -8,7 +8,7 @@ import hashlib
 import io
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -79,7 +79,7 @@ def json_body(
         try:
             parsed = model.model_validate(values)
         except ValidationError as error:
-            raise _as_request_error(error) from None
+            raise _as_request_error(error, values) from None
         return JsonBody(parsed, items, hashlib.sha256(data).digest())
 
     return read
@@ -188,6 +188,30 @@ def _bad_element(data: bytes, kept: Collection[str]) -> str:
     return ""
 
 
-def _as_request_error(error: ValidationError) -> RequestValidationError:
+def _as_request_error(error: ValidationError, body: object) -> RequestValidationError:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    return RequestValidationError([{**item, "loc": ("body", *item["loc"])} for item in found])
+    return RequestValidationError(
+        [
+            {
+                **item,
+                "loc": ("body", *_place(item["loc"], body, is_missing=item["type"] == "missing")),
+                "msg": item["msg"].removeprefix("Value error, "),
+            }
+            for item in found
+        ]
+    )
+
+
+def _place(location: Sequence[str | int], body: object, *, is_missing: bool) -> list[str | int]:
+    """Return the location without the names that Pydantic gives to the members of a union."""
+    place: list[str | int] = []
+    for number, step in enumerate(location):
+        is_last = number == len(location) - 1
+        if isinstance(body, dict) and (step in body or (is_missing and is_last)):
+            body = body.get(step)
+        elif isinstance(body, list) and isinstance(step, int) and step < len(body):
+            body = body[step]
+        else:
+            continue
+        place.append(step)
+    return place

@@ -237,3 +237,29 @@ async def test_a_bug_answers_a_problem_without_details(
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal"
     assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"user_content": 7}, "/user_content"),
+        ({"instruction": {"static": []}}, "/instruction/static"),
+        ({"budget": {"max_input_tokens": "many"}}, "/budget/max_input_tokens"),
+        ({"agent": 1}, "/agent"),
+    ],
+)
+async def test_a_field_of_a_compile_is_named_as_it_was_sent(
+    api: Api, body: Any, pointer: str
+) -> None:
+    path = await api.session()
+    answer = await api.post(f"{path}/compile", body)
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert {error["pointer"] for error in problem["errors"]} == {pointer}
+    assert "Value error" not in answer.text
+
+
+async def test_a_rule_of_the_whole_body_is_told_in_our_words(api: Api) -> None:
+    answer = await api.post("/v1/tokens", {"text": "a", "contents": []})
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "one of contents and text is needed"
