@@ -8,7 +8,7 @@ is.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final, Literal, Protocol, TypeAlias
 from uuid import UUID
 
@@ -1086,6 +1086,26 @@ class SummaryProvider(Protocol):
         Raises:
             ProviderError: there is no answer.
         """
+
+
+class SummarySpend(Protocol):
+    """What models have read and written for a tenant's summaries, by day in UTC."""
+
+    async def reserve(
+        self, connection: Connection, tenant_id: str, *, tokens: int, most_tokens: int
+    ) -> date | None:
+        """Count tokens that are about to be spent, and return the day that they count for.
+
+        None, and nothing counted, where they would pass the most that a day may have.
+        """
+
+    async def correct(
+        self, connection: Connection, tenant_id: str, day: date, *, tokens: int
+    ) -> None:
+        """Add what was counted too little to a day; negative for too much."""
+
+    async def spent(self, connection: Connection, tenant_id: str) -> int:
+        """Return what is counted for today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

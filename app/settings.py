@@ -169,6 +169,11 @@ class Settings(BaseSettings):
     summarizer_timeout_s: Annotated[float, Field(gt=0, le=3600)] = Field(
         default=120.0, description="How long one summary may take, retries included."
     )
+    tenant_summary_tokens: Annotated[int, Field(ge=0)] = Field(
+        default=10_000_000,
+        description="What models may read and write for one tenant's summaries in a day (UTC), in "
+        "tokens; beyond it code makes them.",
+    )
     max_event_bytes: Positive = Field(
         default=1024 * 1024, description="Largest body of one event, in bytes."
     )

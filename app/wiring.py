@@ -23,6 +23,7 @@ from app.ports import JOBS_TOPIC, Hints, RateLimits, SummaryProvider
 from app.providers import hints as hinting
 from app.providers.clock import SystemClock
 from app.providers.hints import LocalHints, RedisHints
+from app.providers.json_api import new_client
 from app.providers.measured import measured
 from app.providers.model_rules import load_model_rules
 from app.providers.rate_limits import LocalBuckets, RedisBuckets
@@ -34,6 +35,7 @@ from app.services.app_policies import ManageApps
 from app.services.append_events import AppendEvents
 from app.services.append_marker import AppendMarker
 from app.services.authenticate import Authenticate
+from app.services.bounded_spend import BoundedSpend
 from app.services.bundle import Services
 from app.services.check_health import CheckHealth
 from app.services.compact_session import CompactSession
@@ -89,6 +91,7 @@ from app.storage.pool import (
 )
 from app.storage.query_names import query_names
 from app.storage.sessions import PgSessions
+from app.storage.summary_spend import PgSummarySpend
 from app.storage.tenants import PgTenants
 from app.storage.token_reports import PgTokenReports
 
@@ -209,7 +212,7 @@ def _count_connections(metrics: Metrics, engine: AsyncEngine) -> None:
 @asynccontextmanager
 async def _outside(settings: Settings, meter: Meter) -> AsyncIterator[Outside]:
     """Give what is outside; connections are opened when they are first needed."""
-    async with httpx.AsyncClient() as client:
+    async with new_client() as client:
         providers = _providers(settings, client, meter)
         if settings.redis_url is None:
             yield Outside(providers, None, LocalHints(), LocalBuckets())
@@ -303,6 +306,13 @@ def _parts(
         append_marker=append_marker,
         schedule=schedule,
         providers=outside.providers,
+        spend=BoundedSpend(
+            database=database,
+            jobs=jobs,
+            spend=PgSummarySpend(),
+            count=tokens.count,
+            most_tokens=settings.tenant_summary_tokens,
+        ),
         tokens=tokens,
         meter=meter,
     )

@@ -217,6 +217,14 @@ CREATE TABLE leases (
     CONSTRAINT leases_pkey PRIMARY KEY (name)
 );
 
+CREATE TABLE summary_spend (
+    tenant_id text NOT NULL,
+    day date NOT NULL,
+    requests bigint NOT NULL,
+    tokens bigint NOT NULL,
+    CONSTRAINT summary_spend_pkey PRIMARY KEY (tenant_id, day)
+);
+
 CREATE TABLE jobs (
     session_uid uuid NOT NULL,
     job_id uuid NOT NULL DEFAULT gen_random_uuid(),

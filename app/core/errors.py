@@ -16,7 +16,8 @@
       PipelineError                 InvariantViolatedError
       StorageError                  StorageUnavailableError
       ProviderError                 ProviderTimeoutError, ProviderUnavailableError,
-                                    ProviderRateLimitedError, ProviderRejectedError
+                                    ProviderRateLimitedError, ProviderRejectedError,
+                                    SpendLimitError
       SummaryRefusedError, PlanOvertakenError, LeaseLostError
 
 Errors carry typed fields, never HTTP statuses: jobs and the command line raise the same ones.
@@ -369,6 +370,9 @@ class ProviderError(FoldlineError):
 
     code = "provider"
 
+    #: The provider may have charged for the request all the same.
+    may_have_cost: bool = True
+
 
 class ProviderTimeoutError(ProviderError):
     """The model provider did not answer in time."""
@@ -383,12 +387,17 @@ class ProviderUnavailableError(ProviderError):
     code = "provider_unavailable"
     retryable = True
 
+    def __init__(self, detail: str | None = None, *, may_have_cost: bool = True) -> None:
+        super().__init__(detail)
+        self.may_have_cost = may_have_cost
+
 
 class ProviderRateLimitedError(ProviderError):
     """The model provider wants fewer requests."""
 
     code = "provider_rate_limited"
     retryable = True
+    may_have_cost = False
 
     def __init__(self, detail: str | None = None, *, retry_after_s: float | None = None) -> None:
         super().__init__(detail)
@@ -407,6 +416,15 @@ class ProviderRejectedError(ProviderError):
     def __init__(self, detail: str | None = None, *, status: int | None = None) -> None:
         super().__init__(detail)
         self.status = status
+        # An error is not charged for; an answer that nobody can read may be.
+        self.may_have_cost = status is None
+
+
+class SpendLimitError(ProviderError):
+    """The tenant has spent on summaries what it may in a day."""
+
+    code = "spend_limit"
+    may_have_cost = False
 
 
 class SummaryRefusedError(FoldlineError):

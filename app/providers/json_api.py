@@ -81,7 +81,10 @@ class JsonApi:
         except httpx.TimeoutException as error:
             raise ProviderTimeoutError from error
         except (httpx.TransportError, httpx.DecodingError) as error:
-            raise ProviderUnavailableError(type(error).__name__) from error
+            is_unsent = isinstance(error, httpx.ConnectError)
+            raise ProviderUnavailableError(
+                type(error).__name__, may_have_cost=not is_unsent
+            ) from error
         except httpx.InvalidURL as error:
             raise ProviderRejectedError("the provider's URL is not valid") from error
         return _object(answer)
@@ -116,7 +119,7 @@ def _error_of(response: httpx.Response) -> ProviderError:
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return ProviderRateLimitedError(retry_after_s=retry_after_s(response.headers))
     if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return ProviderUnavailableError(f"status {status}")
+        return ProviderUnavailableError(f"status {status}", may_have_cost=False)
     return ProviderRejectedError(f"status {status}", status=status)
 
 

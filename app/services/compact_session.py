@@ -52,6 +52,7 @@ from app.ports import (
 )
 from app.services.append_events import AppendStep
 from app.services.append_marker import AppendMarker, NewMarker
+from app.services.bounded_spend import BoundedSpend
 from app.services.compaction_jobs import COMPACT, Asked
 from app.services.schedule_compaction import ScheduleCompaction
 from app.services.summarize_events import summarize_events
@@ -91,6 +92,7 @@ class CompactSession:
         append_marker: AppendMarker,
         schedule: ScheduleCompaction,
         providers: Mapping[str, SummaryProvider],
+        spend: BoundedSpend,
         tokens: TokenCounter,
         meter: Meter,
     ) -> None:
@@ -102,6 +104,7 @@ class CompactSession:
         self._append_marker = append_marker
         self._schedule = schedule
         self._providers = providers
+        self._spend = spend
         self._tokens = tokens
         self._meter = meter
 
@@ -242,7 +245,7 @@ class CompactSession:
             seed=_seed(section, work.read),
             lane=section.lane,
             policy=work.summarizer,
-            provider=self._providers.get(work.summarizer.kind),
+            provider=self._spend.of(self._providers.get(work.summarizer.kind), work.job),
             counter=self._tokens,
             deadline=deadline_s,
             most_tokens=section.most_tokens,

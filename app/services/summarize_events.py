@@ -20,7 +20,12 @@ from app.core.compaction.section_budget import MAX_SECTION_TOKENS, Budget, secti
 from app.core.compaction.statements import words
 from app.core.compaction.summary import SectionSummary, held_to_ledger, read_answer
 from app.core.compaction.transcript import chunks
-from app.core.errors import ProviderError, ProviderTimeoutError, SummaryRefusedError
+from app.core.errors import (
+    ProviderError,
+    ProviderTimeoutError,
+    SpendLimitError,
+    SummaryRefusedError,
+)
 from app.core.events import Events
 from app.core.lanes import Lane
 from app.core.tokens import text_size
@@ -273,6 +278,10 @@ class _Asking:
                 answer = await self._provider.complete(prompt)
         except TimeoutError as error:
             raise ProviderTimeoutError from error
+        except SpendLimitError:
+            # Nobody was asked.
+            self.usage.attempts -= 1
+            raise
         self.usage.input_tokens += answer.input_tokens
         self.usage.output_tokens += answer.output_tokens
         self.usage.model = answer.model

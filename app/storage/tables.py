@@ -17,6 +17,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Date,
     DateTime,
     Double,
     ForeignKeyConstraint,
@@ -379,6 +380,19 @@ leases: Final = Table(
     _required("holder", Uuid),
     Column("lease_until", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint("name", name="leases_pkey"),
+)
+
+#: What models read and wrote for summaries (``summary_spend.py``).
+summary_spend: Final = Table(
+    "summary_spend",
+    metadata,
+    _required("tenant_id", Text),
+    #: In UTC.
+    _required("day", Date),
+    _required("requests", BigInteger),
+    #: Counted before they are spent, corrected afterwards.
+    _required("tokens", BigInteger),
+    PrimaryKeyConstraint("tenant_id", "day", name="summary_spend_pkey"),
 )
 
 #: Work for later, inserted with what makes it due (``jobs.py``).
