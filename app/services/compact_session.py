@@ -352,11 +352,13 @@ class CompactSession:
         standing = await self._counters.standing(connection, job.key)
         assert standing is not None
         then, now = read.standing.counters, standing.counters
+        tried = max(then.tokens_live, read.facts.projected_tokens or 0)
         came_since = max(0, now.invocations_new - then.invocations_new)
         settled = replace(
             now,
             invocations_new=min(then.invocations_new, policy.compaction_interval - 1) + came_since,
-            tokens_tried=max(then.tokens_live, read.facts.projected_tokens or 0),
+            # What was small then says nothing of what is large now.
+            tokens_tried=tried if tried >= (policy.trigger_tokens or 0) else 0,
         )
         await self._counters.settle(
             connection,

@@ -59,7 +59,7 @@ class CompileSession:
         ended: Scheduled | None = None
         # A long log takes several folds; whatever folds without end has to stop somewhere.
         for _ in range(MAX_FOLDS):
-            scheduled = await self._scheduled(key, compiled, has_folded=ended is not None)
+            scheduled = await self._scheduled(key, compiled, has_waited=ended is not None)
             left_ms = int((until_s - time.monotonic()) * 1000)
             if not scheduled.is_due or scheduled.job_id is None or left_ms <= 0:
                 return CompiledSession(
@@ -70,10 +70,10 @@ class CompileSession:
                 return CompiledSession(compiled, scheduled)
             reason = (job.result or job.error or {}).get("reason", scheduled.reason)
             ended = Scheduled(is_due=False, reason=str(reason), job_id=scheduled.job_id)
-            if not (job.result or {}).get("folded"):
-                break
-            again = await self._compiled(key, request)
-            compiled = replace(again, appended=compiled.appended)
+            # A job that was under way already may have looked before the log had grown so far.
+            if (job.result or {}).get("folded"):
+                again = await self._compiled(key, request)
+                compiled = replace(again, appended=compiled.appended)
         return CompiledSession(compiled, ended or NOT_DUE)
 
     async def _compiled(
@@ -83,11 +83,11 @@ class CompileSession:
             return await self._compile(key, request, append=append)
 
     async def _scheduled(
-        self, key: SessionKey, compiled: Compiled, *, has_folded: bool
+        self, key: SessionKey, compiled: Compiled, *, has_waited: bool
     ) -> Scheduled:
         appended = compiled.appended
         is_told = appended is not None and appended.compaction.is_due and not appended.is_replayed
-        if appended is not None and is_told and not has_folded:
+        if appended is not None and is_told and not has_waited:
             return appended.compaction
         return await self._schedule.after_compile(
             key, compiled.tokens.total, standing=compiled.compaction

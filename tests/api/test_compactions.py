@@ -241,6 +241,29 @@ async def test_what_cannot_shrink_is_looked_at_once_until_it_has_grown(working: 
     assert await compactions(working, path) == []
 
 
+async def test_a_try_at_what_was_small_keeps_nothing_back(api: Api, database_url: str) -> None:
+    path = await api.session(policy=_threshold(500))
+    await api.append(path, *(user(TEXT, invocation_id="i1") for _ in range(2)))
+    large = (await api.post(f"{path}/compile", {})).json()
+    await api.patch(path, {"policy": _threshold(large["tokens"]["total"] + 10)})
+    async with client_of(settings_for(database_url, worker="embedded")) as client:
+        working = Api(client)
+        # What is due already finds less than the new threshold.
+        job = await ended(working, large["compaction"]["job_id"])
+        small = (await working.post(f"{path}/compile", {})).json()["compaction"]
+        said = user("Please go on with all of them now, just as we said before.")
+        grown = (await working.post(f"{path}/compile", {"append": [said]})).json()["compaction"]
+
+    assert job["result"]["reason"] == "below_threshold"
+    assert not small["due"]
+    assert grown["due"]
+
+
+def _threshold(tokens: int) -> dict[str, Any]:
+    members = {"strategy": "threshold", "token_threshold": tokens, "event_retention_size": 1}
+    return {"compaction": members}
+
+
 async def test_small_talk_is_not_worth_a_fold(working: Api) -> None:
     path = await working.session(policy=INTERVAL)
     jobs = [(await working.append(path, *turn(n, "Hi.")))["compaction"] for n in range(1, 10)]
