@@ -31,7 +31,13 @@ from app.core.policy import validate_policy
 
 PREFIX: Final = "FOLDLINE_"
 FILE_SUFFIX: Final = "_FILE"
-SECRET_FIELDS: Final = ("database_url", "redis_url", "admin_key", "summarizer_api_key")
+SECRET_FIELDS: Final = (
+    "database_url",
+    "database_ro_url",
+    "redis_url",
+    "admin_key",
+    "summarizer_api_key",
+)
 DATABASE_SCHEMES: Final = ("postgresql", "postgres", "postgresql+asyncpg")
 REDIS_SCHEMES: Final = ("redis", "rediss", "unix")
 OFF: Final = "off"
@@ -68,6 +74,11 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = Field(
         default=None,
         description="Postgres to use; without it a private embedded server is started.",
+    )
+    database_ro_url: SecretStr | None = Field(
+        default=None,
+        description="A read replica: compiles that name `min_seq` or `as_of_seq` are read there "
+        "once it has come so far.",
     )
     db_pool_size: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=10, description="Connections that this process keeps to Postgres at most."
@@ -197,7 +208,7 @@ class Settings(BaseSettings):
     def _lower(cls, value: object) -> object:
         return value.lower() if isinstance(value, str) else value
 
-    @field_validator("database_url")
+    @field_validator("database_url", "database_ro_url")
     @classmethod
     def _is_postgres_url(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:
@@ -286,6 +297,12 @@ class Settings(BaseSettings):
     def _what_is_required_is_named(self) -> Self:
         if self.redis_required and self.redis_url is None:
             raise ValueError("REDIS_URL: is needed with REDIS_REQUIRED")
+        return self
+
+    @model_validator(mode="after")
+    def _a_replica_needs_its_primary(self) -> Self:
+        if self.database_ro_url is not None and self.database_url is None:
+            raise ValueError("DATABASE_RO_URL: the embedded server has no replica")
         return self
 
     @model_validator(mode="after")

@@ -83,8 +83,8 @@ from app.storage.jobs import PgJobQueue
 from app.storage.migrate import current_revision, head_revision
 from app.storage.plan_facts import PgCompactionReads
 from app.storage.pool import (
-    POOL_NAME,
     STATEMENT_TIMEOUT_S,
+    PoolName,
     connection_counts,
     create_engine,
     observed,
@@ -186,27 +186,41 @@ async def build_parts(
         application_name=application_name,
         statement_timeout_s=statement_timeout_s,
     )
-    _count_connections(telemetry.metrics, engine)
+    engine_of_replica, replica = None, None
+    if settings.database_ro_url is not None:
+        engine_of_replica = create_engine(
+            settings.database_ro_url.get_secret_value(),
+            size=settings.db_pool_size,
+            pooler=settings.db_pooler,
+            application_name=application_name,
+            statement_timeout_s=statement_timeout_s,
+            is_replica=True,
+        )
+        replica = PgDatabase(_counted(telemetry, engine_of_replica, "ro"))
     try:
         async with _outside(settings, telemetry.meter) as outside:
-            database = PgDatabase(observed(engine, telemetry.meter), appended=outside.hints.tell)
-            parts = _parts(settings, telemetry, database, outside)
+            database = PgDatabase(_counted(telemetry, engine, "rw"), appended=outside.hints.tell)
+            parts = _parts(settings, telemetry, database, replica, outside)
             try:
                 yield parts
             finally:
                 await parts.compiles.close()
     finally:
         await engine.dispose()
+        if engine_of_replica is not None:
+            await engine_of_replica.dispose()
 
 
-def _count_connections(metrics: Metrics, engine: AsyncEngine) -> None:
-    gauge = metrics.gauge("db_pool_connections")
+def _counted(telemetry: Telemetry, engine: AsyncEngine, pool: PoolName) -> AsyncEngine:
+    """Return the engine, whose connections and statements are counted."""
+    gauge = telemetry.metrics.gauge("db_pool_connections")
 
     def refresh() -> None:
         for state, count in connection_counts(engine).items():
-            gauge.labels(POOL_NAME, state).set(count)
+            gauge.labels(pool, state).set(count)
 
-    metrics.before_scrape(refresh)
+    telemetry.metrics.before_scrape(refresh)
+    return observed(engine, telemetry.meter, pool=pool)
 
 
 @asynccontextmanager
@@ -227,7 +241,11 @@ async def _outside(settings: Settings, meter: Meter) -> AsyncIterator[Outside]:
 
 
 def _parts(
-    settings: Settings, telemetry: Telemetry, database: PgDatabase, outside: Outside
+    settings: Settings,
+    telemetry: Telemetry,
+    database: PgDatabase,
+    replica: PgDatabase | None,
+    outside: Outside,
 ) -> Parts:
     clock, meter = SystemClock(), telemetry.meter
     tokens = Tokenizer()
@@ -279,6 +297,7 @@ def _parts(
     compiles = RememberCompiles(database=database, reports=reports, meter=meter)
     compile_context = CompileContext(
         database=database,
+        replica=replica,
         log=log,
         given=GivenInputs(inputs=PgCompileInputs(), reports=reports, rules=rules),
         compiles=compiles,

@@ -9,10 +9,13 @@ service that appends.
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 from uuid import UUID
+
+import structlog
 
 from app.core.calibration import Calibration
 from app.core.canonical import Json
@@ -46,6 +49,8 @@ from app.core.errors import (
     InvariantViolatedError,
     NotYetVisibleError,
     SessionNotFoundError,
+    StorageError,
+    StorageUnavailableError,
 )
 from app.core.events import Activation, Elision, Events, Fold, Marker, Undo
 from app.core.index import Index, fold_statuses, resolve
@@ -76,6 +81,8 @@ POLL_S: Final = 0.02
 TIGHTENING_STEPS: Final = 20
 #: System texts and tools repeat from compile to compile, and are long.
 CACHED_COUNTS: Final = 256
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +214,10 @@ class CompileContext:
         call_signature_sentinel: bool = True,
         verify_compile: bool = False,
         min_seq_wait_ms: int = 0,
+        replica: Database | None = None,
     ) -> None:
         self._database = database
+        self._replica = replica
         self._log = log
         self._given = given
         self._compiles = compiles
@@ -247,11 +256,9 @@ class CompileContext:
     async def _stored(self, key: SessionKey, request: CompileRequest) -> Compiled:
         """Compile a session as it stands."""
         observer = _Observer(PassTrace() if request.wants_explain else None)
-        async with self._database.connection() as connection:
-            run = await self._go_on(connection, key, request, observer)
-            if run is None:
-                run = await self._run_whole(connection, key, request, observer)
-            await self._given.keep(connection, run.read, run.given)
+        run = await self._run_on_replica(key, request, observer)
+        if run is None:
+            run = await self._run_on_primary(key, request, observer)
         if request.is_sent:
             self._compiles.remember(
                 run.read,
@@ -335,6 +342,45 @@ class CompileContext:
         return replace(compiled, head_seq=head_seq)
 
     # Running
+
+    async def _run_on_primary(
+        self, key: SessionKey, request: CompileRequest, observer: _Observer
+    ) -> _Run:
+        async with self._database.connection() as connection:
+            run = await self._go_on(connection, key, request, observer)
+            if run is None:
+                run = await self._run_whole(connection, key, request, observer)
+            await self._given.keep(connection, run.read, run.given)
+        return run
+
+    async def _run_on_replica(
+        self, key: SessionKey, request: CompileRequest, observer: _Observer
+    ) -> _Run | None:
+        """Run on the replica, when it has come as far as the request says; None when it has not.
+
+        A request that names no position wants the newest, which only the primary is sure to have.
+        Nothing that was settled is gone on from: it may have come from further on.
+        """
+        position = max(request.min_seq or 0, request.as_of_seq or 0)
+        # The inputs of an earlier compile may still be on their way.
+        if self._replica is None or not position or request.inputs is not None:
+            return None
+        try:
+            async with self._replica.connection() as connection:
+                session = await self._log.find_session(connection, key)
+                if session is None or session.head_seq < position:
+                    return None
+                run = await self._run_whole(connection, key, request, observer)
+        except StorageUnavailableError:
+            # Away, or the read stood in the way of what the primary sent.
+            log.warning("replica_unavailable")
+            return None
+        if not self._given.is_kept(run.read, run.given):
+            # Without the primary the answer is as good.
+            with suppress(StorageError):
+                async with self._database.connection() as connection:
+                    await self._given.keep(connection, run.read, run.given)
+        return run
 
     async def _run_whole(
         self,

@@ -13,7 +13,7 @@ from app.core.calibration import UNCALIBRATED, Calibration, calibration_of
 from app.core.canonical import Json, canonical_json
 from app.core.errors import InvalidInputError, StorageError
 from app.core.model_rules import ModelRule, ModelRules, rule_of
-from app.ports import CompileInputs, Connection, LogRead, ReadBeside, TokenReports
+from app.ports import CompileInputs, Connection, LogRead, ReadBeside, SessionKey, TokenReports
 
 #: Digests that this process has kept already, so that not every compile writes.
 MAX_KNOWN_DIGESTS: Final = 10_000
@@ -151,15 +151,15 @@ class GivenInputs:
         rule = self._rules.find(model)
         return Given(state=UsedState(state), rule=rule, calibration=calibration_of(None, rule))
 
+    def is_kept(self, read: LogRead, given: Given) -> bool:
+        """Tell whether there is nothing left to keep."""
+        return given.digest == self._nothing_used or _kept_as(read, given)[1] in self._known_digests
+
     async def keep(self, connection: Connection, read: LogRead, given: Given) -> None:
         """Keep what was used, once per process and session; without it the answer is as good."""
-        if given.digest == self._nothing_used:
+        if self.is_kept(read, given):
             return
-        # Only state is the session's own; what is known of a model is its tenant's.
-        key = read.key if given.state.used else None
-        known = (read.incarnation if key else read.key.tenant_id, given.digest)
-        if known in self._known_digests:
-            return
+        key, known = _kept_as(read, given)
         try:
             await self._inputs.keep(
                 connection, read.key.tenant_id, given.digest, given.text, key=key
@@ -170,3 +170,9 @@ class GivenInputs:
         if len(self._known_digests) >= MAX_KNOWN_DIGESTS:
             self._known_digests.clear()
         self._known_digests.add(known)
+
+
+def _kept_as(read: LogRead, given: Given) -> tuple[SessionKey | None, tuple[object, str]]:
+    # Only state is the session's own; what is known of a model is its tenant's.
+    key = read.key if given.state.used else None
+    return key, (read.incarnation if key else read.key.tenant_id, given.digest)

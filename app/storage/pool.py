@@ -5,7 +5,7 @@ socket folder in `host`), and the engine's own URL, which ends up in messages, h
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 from uuid import uuid4
 
 import asyncpg
@@ -17,8 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 AUTOCOMMIT_OPTION: Final = "single_statement_autocommit"
 # An execution option too: who is told how long connections and statements take.
 OBSERVER_OPTION: Final = "foldline_observer"
-#: The pool of the primary, as metrics call it.
-POOL_NAME: Final = "rw"
+#: What the connections are for: `rw`, or `ro` on a replica.
+POOL_OPTION: Final = "foldline_pool"
+PoolName: TypeAlias = Literal["rw", "ro"]
 CONNECT_TIMEOUT_S: Final = 5.0
 # How long a request waits for a connection of the pool; beyond it, an early 503 serves better.
 POOL_TIMEOUT_S: Final = 5.0
@@ -40,15 +41,23 @@ class DatabaseObserver(Protocol):
         """Take a statement that ran, however it ended."""
 
 
-def observed(engine: AsyncEngine, observer: DatabaseObserver) -> AsyncEngine:
+def observed(
+    engine: AsyncEngine, observer: DatabaseObserver, *, pool: PoolName = "rw"
+) -> AsyncEngine:
     """Return the engine, on the same pool, with somebody who is told of what it does."""
-    return engine.execution_options(**{OBSERVER_OPTION: observer})
+    return engine.execution_options(**{OBSERVER_OPTION: observer, POOL_OPTION: pool})
 
 
 def observer_of(source: Engine | Connection) -> DatabaseObserver | None:
     """Return who is to be told of what an engine or one of its connections does."""
     observer: DatabaseObserver | None = source.get_execution_options().get(OBSERVER_OPTION)
     return observer
+
+
+def pool_name_of(engine: AsyncEngine) -> PoolName:
+    """Return what the engine's connections are for."""
+    name: PoolName = engine.sync_engine.get_execution_options().get(POOL_OPTION, "rw")
+    return name
 
 
 def connection_counts(engine: AsyncEngine) -> dict[str, int]:
@@ -69,6 +78,7 @@ def create_engine(
     pooler: Literal["none", "pgbouncer"] = "none",
     application_name: str = "foldline",
     statement_timeout_s: float = STATEMENT_TIMEOUT_S,
+    is_replica: bool = False,
 ) -> AsyncEngine:
     """Return an engine; it connects when it is first used. The caller disposes of it.
 
@@ -79,6 +89,7 @@ def create_engine(
         application_name: shown in `pg_stat_activity`.
         statement_timeout_s: after this the server cancels a statement; where it does not answer
             even then, the connection is given up.
+        is_replica: a server that takes no writes will do.
     """
     answer_timeout_s = statement_timeout_s + ANSWER_GRACE_S
     guc = {
@@ -91,9 +102,15 @@ def create_engine(
         "statement_timeout": _milliseconds(statement_timeout_s),
         "idle_in_transaction_session_timeout": _milliseconds(IDLE_IN_TRANSACTION_TIMEOUT_S),
     }
+    # With several hosts in the URL, the one that takes writes: this is how a failover ends.
+    wanted = SessionAttribute.any if is_replica else SessionAttribute.read_write
     if pooler == "pgbouncer":
         return _engine_behind_pgbouncer(
-            url, guc=guc, application_name=application_name, answer_timeout_s=answer_timeout_s
+            url,
+            guc=guc,
+            application_name=application_name,
+            answer_timeout_s=answer_timeout_s,
+            wanted=wanted,
         )
     engine = create_async_engine(
         "postgresql+asyncpg://",
@@ -107,6 +124,7 @@ def create_engine(
                 url,
                 guc | {"application_name": application_name},
                 answer_timeout_s=answer_timeout_s,
+                wanted=wanted,
             ),
         },
     )
@@ -128,7 +146,12 @@ async def driver_connection(connection: AsyncConnection) -> "asyncpg.Connection[
 
 
 def _engine_behind_pgbouncer(
-    url: str, *, guc: dict[str, str], application_name: str, answer_timeout_s: float
+    url: str,
+    *,
+    guc: dict[str, str],
+    application_name: str,
+    answer_timeout_s: float,
+    wanted: SessionAttribute,
 ) -> AsyncEngine:
     # In transaction mode the next transaction may meet another server: statements are prepared anew
     # under names of their own, nothing is set for the session, and the pooler does the pooling.
@@ -141,6 +164,7 @@ def _engine_behind_pgbouncer(
                 url,
                 {"application_name": application_name},
                 answer_timeout_s=answer_timeout_s,
+                wanted=wanted,
                 statement_cache_size=0,
             ),
             "prepared_statement_cache_size": 0,
@@ -163,6 +187,7 @@ def _connector(
     server_settings: dict[str, str],
     *,
     answer_timeout_s: float,
+    wanted: SessionAttribute,
     statement_cache_size: int = 100,
 ) -> Callable[[], Awaitable["asyncpg.Connection[asyncpg.Record]"]]:
     dsn = plain_url(url)
@@ -173,8 +198,7 @@ def _connector(
             timeout=CONNECT_TIMEOUT_S,
             command_timeout=answer_timeout_s,
             server_settings=server_settings,
-            # With several hosts in the URL, the one that takes writes: this is how a failover ends.
-            target_session_attrs=SessionAttribute.read_write,
+            target_session_attrs=wanted,
             statement_cache_size=statement_cache_size,
         )
 

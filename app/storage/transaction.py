@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.storage.errors import storage_errors
-from app.storage.pool import AUTOCOMMIT_OPTION, POOL_NAME, observer_of
+from app.storage.pool import AUTOCOMMIT_OPTION, observer_of, pool_name_of
 
 
 @asynccontextmanager
@@ -82,7 +82,7 @@ async def _taken(stack: AsyncExitStack, engine: AsyncEngine) -> AsyncConnection:
     finally:
         # Also when it was in vain: that wait was the longest.
         if observer is not None:
-            observer.pool_waited(POOL_NAME, time.perf_counter() - started_s)
+            observer.pool_waited(pool_name_of(engine), time.perf_counter() - started_s)
 
 
 @asynccontextmanager
