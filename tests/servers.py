@@ -4,8 +4,9 @@ import os
 import pwd
 import secrets
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Self
 
@@ -95,15 +96,13 @@ def give_to_account(path: Path) -> None:
         os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def folder_of_account(parent: Path, name: str) -> Path:
-    """Make a folder that the account owns and can reach."""
-    folder = parent / name
-    folder.mkdir()
-    give_to_account(folder)
-    for above in (parent, parent.parent, parent.parent.parent):
-        if above.owner() == pwd.getpwuid(os.geteuid()).pw_name:
-            above.chmod(above.stat().st_mode | 0o011)
-    return folder
+@contextmanager
+def folder_of_account() -> Iterator[Path]:
+    """Give a folder that the account owns and can reach; pytest closes its own to others."""
+    with tempfile.TemporaryDirectory(prefix="foldline-test-", ignore_cleanup_errors=True) as made:
+        folder = Path(made)
+        give_to_account(folder)
+        yield folder
 
 
 def needs_postgres() -> None:
@@ -116,13 +115,15 @@ def needs_postgres() -> None:
 
 
 @contextmanager
-def primary_and_standby(folder: Path) -> Iterator[tuple[Server, Server]]:
+def primary_and_standby() -> Iterator[tuple[Server, Server]]:
     """Give a running server and another one that follows it."""
     needs_postgres()
     password = secrets.token_hex(16)
-    with Server(folder_of_account(folder, "primary"), password) as primary:
+    with ExitStack() as stack:
+        first, second = [stack.enter_context(folder_of_account()) for _ in range(2)]
+        primary = stack.enter_context(Server(first, password))
         primary.initialise()
         primary.start()
-        with primary.copy(folder_of_account(folder, "standby"), password) as standby:
-            standby.start()
-            yield primary, standby
+        standby = stack.enter_context(primary.copy(second, password))
+        standby.start()
+        yield primary, standby

@@ -5,7 +5,6 @@ Two connections to Postgres for many requests at once: every transaction may mee
 
 import asyncio
 import os
-import pwd
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from app.storage.migrate import migrate
 from tests.faults.processes import ADMIN_KEY, fleet
 from tests.programs import free_ports, program, running, wait_until
+from tests.servers import ACCOUNT, folder_of_account, give_to_account
 
 pytestmark = pytest.mark.commits
 
@@ -41,32 +41,29 @@ def pooled_url(empty_database_url: str, tmp_path: Path) -> Iterator[str]:
     asyncio.run(migrate(empty_database_url))
     parts = urlsplit(empty_database_url)
     (port,) = free_ports(1)
-    users = tmp_path / "userlist.txt"
-    users.write_text(f'"{parts.username}" "{parts.password}"\n')
-    text = CONFIGURATION.read_text(encoding="utf-8")
-    for old, new in {
-        "host=postgres port=5432": f"host={parts.hostname} port={parts.port}",
-        "listen_addr = 0.0.0.0": "listen_addr = 127.0.0.1",
-        "listen_port = 6432": f"listen_port = {port}",
-        "/etc/pgbouncer/userlist.txt": str(users),
-        "default_pool_size = 20": f"default_pool_size = {SERVER_CONNECTIONS}",
-    }.items():
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    configuration = tmp_path / "pgbouncer.ini"
-    configuration.write_text(text)
-    command = [program("pgbouncer", package="pgbouncer"), str(configuration)]
+    command = [program("pgbouncer", package="pgbouncer")]
+    # It does not run as root; the account that Debian's packages bring has no rights here.
     if os.geteuid() == 0:
-        # It does not run as root; the account that Debian's packages bring has no rights here.
-        account = pwd.getpwnam("postgres")
-        for path in (configuration, users):
-            os.chown(path, account.pw_uid, account.pw_gid)
-        for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-            folder.chmod(folder.stat().st_mode | 0o011)
-        command[1:1] = ["-u", "postgres"]
-    with running(command, port=port, folder=tmp_path):
-        login = f"{parts.username}:{parts.password}"
-        yield urlunsplit(parts._replace(netloc=f"{login}@127.0.0.1:{port}"))
+        command += ["-u", ACCOUNT]
+    with folder_of_account() as folder:
+        users, configuration = folder / "userlist.txt", folder / "pgbouncer.ini"
+        users.write_text(f'"{parts.username}" "{parts.password}"\n')
+        text = CONFIGURATION.read_text(encoding="utf-8")
+        for old, new in {
+            "host=postgres port=5432": f"host={parts.hostname} port={parts.port}",
+            "listen_addr = 0.0.0.0": "listen_addr = 127.0.0.1",
+            "listen_port = 6432": f"listen_port = {port}",
+            "/etc/pgbouncer/userlist.txt": str(users),
+            "default_pool_size = 20": f"default_pool_size = {SERVER_CONNECTIONS}",
+        }.items():
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        configuration.write_text(text)
+        give_to_account(users)
+        give_to_account(configuration)
+        with running([*command, str(configuration)], port=port, folder=tmp_path):
+            login = f"{parts.username}:{parts.password}"
+            yield urlunsplit(parts._replace(netloc=f"{login}@127.0.0.1:{port}"))
 
 
 def _use(url: str, name: str) -> None:

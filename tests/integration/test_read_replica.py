@@ -18,8 +18,8 @@ pytestmark = pytest.mark.commits
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
-    with primary_and_standby(tmp_path_factory.mktemp("servers")) as servers:
+def servers() -> Iterator[tuple[Server, Server]]:
+    with primary_and_standby() as servers:
         asyncio.run(migrate(servers[0].url))
         yield servers
 
