@@ -90,8 +90,8 @@ SLOW    | job_wait_seconds                     | queue(QUEUES) outcome(JOB_ENDS)
 SLOW    | job_run_seconds                      | queue(QUEUES) outcome(JOB_ENDS) | How long a job ran.
 counter | job_retries_total                    | queue(QUEUES) | Jobs that failed and will be tried again.
 counter | job_lease_lost_total                 | queue(QUEUES) | Jobs that were taken from their worker, or cancelled, while they ran.
-gauge   | db_pool_connections                  | pool(rw) state(idle,used,max) | Connections of this process.
-LAT     | db_pool_wait_seconds                 | pool(rw) | Wait for a connection, opening it included.
+gauge   | db_pool_connections                  | pool(rw,ro) state(idle,used,max) | Connections of this process.
+LAT     | db_pool_wait_seconds                 | pool(rw,ro) | Wait for a connection, opening it included.
 LAT     | db_query_duration_seconds            | query | Time of a statement, round trip included.
 elected | db_oldest_transaction_seconds        | | Age of the oldest open transaction of the database.
 counter | recall_requests_total                | tool(recall,expand) outcome(ok,empty,partial) | Searches and openings of what was folded; partial: by time or size.
