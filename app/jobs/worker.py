@@ -141,6 +141,11 @@ class Worker:
             log.warning("jobs_not_claimed", exc_info=True)
             return None
         for job in jobs:
+            overtaken = self._running.get(job.id)
+            if overtaken is not None:
+                # Its lease ran out while it ran, here where the loop was too busy to renew it.
+                log.warning("job_lost", job_id=str(job.id), attempt=overtaken[0].attempts)
+                overtaken[1].cancel()
             self._running[job.id] = (job, asyncio.create_task(self._run(job)))
         return len(jobs)
 
@@ -182,7 +187,9 @@ class Worker:
                     waited_s=job.waited_s,
                     ran_s=time.monotonic() - started_s,
                 )
-                del self._running[job.id]
+                running = self._running.get(job.id)
+                if running is not None and running[0] is job:
+                    del self._running[job.id]
                 self.wake()
 
     async def _failed(self, job: Job, error: Exception) -> str:

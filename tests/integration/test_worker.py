@@ -253,3 +253,38 @@ async def test_while_the_process_drains_nothing_is_claimed(database: PgDatabase,
 def test_the_delay_doubles_up_to_a_limit(attempts: int, least_s: float, most_s: float) -> None:
     assert retry_delay_s(attempts, ValueError(), 0.0) == least_s
     assert retry_delay_s(attempts, ValueError(), 1.0) == most_s
+
+
+async def test_a_job_whose_lease_ran_out_here_is_run_by_its_new_claim_alone(
+    database: PgDatabase, kind: str
+) -> None:
+    """As when the loop was too busy to renew: the worker itself claims the job again."""
+    (job_id,) = await _enqueue(database, kind)
+    started: list[int] = []
+    lost, ended = asyncio.Event(), asyncio.Event()
+
+    async def handle(job: Job) -> None:
+        started.append(job.attempts)
+        if len(started) == 1:
+            async with database.transaction() as connection:
+                sql = "UPDATE jobs SET lease_until = now() - interval '1 minute' WHERE job_id = $1"
+                await fetch(connection, sql, job.id)
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                lost.set()
+                raise
+        # Still ours after the one before has ended.
+        await asyncio.wait_for(lost.wait(), 10)
+        await asyncio.sleep(0.1)
+        async with database.transaction() as connection:
+            await QUEUE.finish(connection, job, "done")
+        ended.set()
+
+    async with _working(database, kind, handle, lease_s=600, jobs=2):
+        await asyncio.wait_for(ended.wait(), 20)
+
+    assert len(started) == 2
+    async with database.connection() as connection:
+        rows = await fetch(connection, "SELECT status FROM jobs WHERE job_id = $1", job_id)
+    assert rows[0]["status"] == "done"
