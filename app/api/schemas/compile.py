@@ -32,6 +32,7 @@ from app.core.errors import InvalidInputError
 from app.core.lanes import Reader
 from app.formats import FORMATS
 from app.formats.adk import parse_content
+from app.formats.tool_names import check_tool_names
 from app.formats.violations import Violation
 from app.services.compare_compiles import Comparison
 from app.services.compile_context import Compiled, CompileRequest
@@ -155,8 +156,11 @@ class CompileFields(RequestModel):
         Args:
             pointer: where these fields stand in the body.
         """
+        options = self._options(pointer)
+        if self.preset == "stable":
+            check_tool_names(self.format, options.tools, pointer=f"{pointer}/tools")
         return CompileRequest(
-            options=self._options(pointer),
+            options=options,
             format=FORMATS[self.format],
             as_of_seq=self.as_of_seq,
             budget_tokens=None if self.budget is None else self.budget.limit,
