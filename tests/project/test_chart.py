@@ -39,7 +39,11 @@ EVERYTHING: dict[str, Any] = {
         "className": "nginx",
         "hosts": [{"host": "foldline.example", "secretName": "certificate"}],
     },
-    "networkPolicy": {"from": [{"namespaceSelector": {"matchLabels": {"team": "agents"}}}]},
+    "networkPolicy": {
+        "from": [{"namespaceSelector": {"matchLabels": {"team": "agents"}}}],
+        "scrapedFrom": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}],
+    },
+    "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
 }
 
 
@@ -176,6 +180,26 @@ def test_what_disrupts_and_scales_selects_the_deployments() -> None:
     (service,) = of_kind(found, "Service").values()
     selector = service["spec"]["selector"]
     assert [n for n, own in labels.items() if selector.items() <= own.items()] == ["foldline-api"]
+
+
+def test_every_process_is_scraped_where_it_answers() -> None:
+    found = objects(EVERYTHING)
+    service = of_kind(found, "Service")["foldline-metrics"]
+    monitor = of_kind(found, "ServiceMonitor")["foldline"]
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= service["metadata"]["labels"].items()
+    # The service of the API is not scraped too.
+    others = [s for s in of_kind(found, "Service").values() if s is not service]
+    assert not any(selector.items() <= s["metadata"]["labels"].items() for s in others)
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    for deployment in of_kind(found, "Deployment").values():
+        template = deployment["spec"]["template"]
+        assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+        container = template["spec"]["containers"][0]
+        port = next(p["containerPort"] for p in container["ports"] if p["name"] == "metrics")
+        told = {each["name"]: each.get("value") for each in container["env"]}
+        assert told[f"{PREFIX}METRICS_PORT"] == str(port)
+        assert told[f"{PREFIX}HOST"] == "0.0.0.0"
 
 
 def test_another_name_of_the_release_makes_other_objects() -> None:

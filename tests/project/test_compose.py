@@ -35,7 +35,7 @@ def test_it_has_the_schema_of_compose_files() -> None:
 
 def test_what_runs_is_all_there() -> None:
     assert set(OURS) == {"migrate", "api", "worker"}
-    assert {"postgres", "proxy"} <= set(SERVICES)
+    assert {"postgres", "redis", "proxy"} <= set(SERVICES)
     assert SERVICES["api"]["deploy"]["replicas"] == 2
 
 
