@@ -94,14 +94,19 @@ def newest_reply(events: Events, result: CompileResult, reader: Reader) -> Event
 
 
 def fingerprint_before(reply: Event, result: CompileResult) -> str:
-    """Return the chain's value in front of the reply's response."""
+    """Return the chain's value in front of the reply's response.
+
+    It begins with the first content of the response that is sent: what the response began with may
+    have been left out, blank or stripped.
+    """
     if reply is result.settled.reply:
         return result.chain[result.settled.reply_at]
     response_seq = reply.place.response_seq if reply.place else reply.seq
-    parts = chained_parts(result.rendered)
-    for count, (role, part) in enumerate(parts, start=result.settled.part_count):
-        if role == "model" and part.placed.seq in (reply.seq, response_seq):
+    count = result.settled.part_count
+    for content in result.rendered:
+        if content.role == "model" and content.content.response_seq == response_seq:
             return result.chain[count]
+        count += sum(not part.placed.ephemeral for part in content.parts)
     return result.fingerprint
 
 

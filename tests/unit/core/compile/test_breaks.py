@@ -322,3 +322,15 @@ def test_without_a_marker_that_changed_something_there_is_no_cause() -> None:
     assert cause(3, *HISTORY, user("d")) is None
     assert cause(3, *HISTORY, user("d"), pin(4)) is None
     assert cause(4, *HISTORY, fold(1, 2), user("d")) is None
+
+
+def test_what_a_response_began_with_may_have_been_left_out() -> None:
+    sent = compiled(log(user("a")))
+    said = {
+        "compiled_seq": 1,
+        "compiled_fingerprint": sent.fingerprint,
+        "response_id": "r1",
+    }
+    done = log(user("a"), model(" \n", **said), model("b", **said), call("f", id="c1", **said))
+    reply = done.events[3]
+    assert fingerprint_before(reply, compiled(done)) == sent.fingerprint
