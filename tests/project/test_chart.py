@@ -1,5 +1,6 @@
 """The Helm chart: linted, rendered, valid for Kubernetes, true to the settings and the probes."""
 
+import json
 import os
 import subprocess
 import sys
@@ -200,6 +201,21 @@ def test_every_process_is_scraped_where_it_answers() -> None:
         told = {each["name"]: each.get("value") for each in container["env"]}
         assert told[f"{PREFIX}METRICS_PORT"] == str(port)
         assert told[f"{PREFIX}HOST"] == "0.0.0.0"
+
+
+def test_rules_and_dashboard_are_those_of_the_repository() -> None:
+    found = objects(EVERYTHING)
+    rules = of_kind(found, "PrometheusRule")["foldline"]["spec"]["groups"]
+    deploy = CHART.parents[1]
+    written = [
+        group
+        for name in ("recording_rules.yml", "alert_rules.yml")
+        for group in yaml.safe_load((deploy / "prometheus" / name).read_text())["groups"]
+    ]
+    assert rules == written
+    dashboard = of_kind(found, "ConfigMap")["foldline-dashboard"]["data"]["foldline.json"]
+    text = (deploy / "grafana/dashboards/foldline.json").read_text(encoding="utf-8")
+    assert json.loads(dashboard) == json.loads(text)
 
 
 def test_another_name_of_the_release_makes_other_objects() -> None:

@@ -119,3 +119,27 @@ def test_every_image_has_a_version() -> None:
     for service in SERVICES.values():
         if "build" not in service:
             assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+[\w.-]*", service["image"])
+
+
+def test_what_is_scraped_is_where_it_answers() -> None:
+    read = yaml.safe_load((REPOSITORY / "deploy/prometheus/prometheus.yml").read_text())
+    (targets,) = read["scrape_configs"][0]["dns_sd_configs"]
+    assert set(targets["names"]) == {"api", "worker"}
+    for name in targets["names"]:
+        assert SERVICES[name]["environment"][f"{PREFIX}METRICS_PORT"] == str(targets["port"])
+        assert str(targets["port"]) in SERVICES[name]["expose"]
+    for name in read["rule_files"]:
+        assert (REPOSITORY / "deploy/prometheus" / name).exists()
+
+
+def test_grafana_finds_its_source_and_its_dashboards() -> None:
+    provisioning = REPOSITORY / "deploy/grafana/provisioning"
+    (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((provisioning / "dashboards/foldline.yml").read_text())[
+        "providers"
+    ]
+    mounted = [volume.split(":")[1] for volume in SERVICES["grafana"]["volumes"]]
+    assert provider["options"]["path"] in mounted
