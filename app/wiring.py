@@ -59,12 +59,14 @@ from app.services.pin_events import PinEvents
 from app.services.prepare_events import BatchLimits, EventPreparer
 from app.services.read_audit import ReadAudit
 from app.services.read_events import ReadEvents
+from app.services.read_for_compile import ReadForCompile
 from app.services.recall_events import RecallEvents
 from app.services.remember_compiles import RememberCompiles
 from app.services.report_usage import ReportUsage
 from app.services.request_compaction import RequestCompaction
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
+from app.services.run_compile import RunCompile
 from app.services.schedule_compaction import ScheduleCompaction
 from app.services.sessions import ManageSessions
 from app.services.settled_compiles import SettledCompiles
@@ -304,13 +306,15 @@ def _parts(
         settled=SettledCompiles(max_bytes=settings.compile_cache_bytes),
         caches=ExplicitCaches(log=log, clock=clock),
         append_events=append_events,
-        tokens=tokens,
+        read=ReadForCompile(log=log, min_seq_wait_ms=settings.min_seq_wait_ms),
+        run=RunCompile(
+            tokens=tokens,
+            tail_nudge=settings.tail_nudge,
+            call_signature_sentinel=settings.call_signature_sentinel,
+        ),
         token_method=tokens.method,
         meter=meter,
-        tail_nudge=settings.tail_nudge,
-        call_signature_sentinel=settings.call_signature_sentinel,
         verify_compile=settings.verify_compile,
-        min_seq_wait_ms=settings.min_seq_wait_ms,
     )
     read_events = ReadEvents(database=database, log=log, preparer=preparer)
     reads = PgCompactionReads(log, preparer.derive)

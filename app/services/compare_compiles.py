@@ -20,7 +20,8 @@ from app.core.fingerprint import head_difference
 from app.core.index import resolve
 from app.core.prices import input_price
 from app.ports import Database, EventLog, SessionKey
-from app.services.compile_context import CompileContext, Compiled, CompileRequest
+from app.services.compile_context import CompileContext
+from app.services.compiled import Compiled, CompileRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ from typing import Final
 
 from app.ports import Meter, SessionKey
 from app.services.append_events import Append
-from app.services.compile_context import CompileContext, Compiled, CompileRequest
+from app.services.compile_context import CompileContext
 from app.services.compile_outcomes import counting_refusals
+from app.services.compiled import Compiled, CompileRequest
 from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
 
 #: For so many folds one answer waits at most.

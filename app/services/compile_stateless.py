@@ -6,8 +6,9 @@ from app.core.resolve import Facts, Log, Resolver
 from app.core.session_state import evolve
 from app.ports import Clock, Meter
 from app.services.append_events import fresh_events
-from app.services.compile_context import CompileContext, Compiled, CompileRequest
+from app.services.compile_context import CompileContext
 from app.services.compile_outcomes import counting_refusals
+from app.services.compiled import Compiled, CompileRequest
 from app.services.prepare_events import EventPreparer, Note, SentBatch
 
 

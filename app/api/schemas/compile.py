@@ -35,7 +35,7 @@ from app.formats.adk import parse_content
 from app.formats.tool_names import check_tool_names
 from app.formats.violations import Violation
 from app.services.compare_compiles import Comparison
-from app.services.compile_context import Compiled, CompileRequest
+from app.services.compiled import Compiled, CompileRequest
 from app.services.prepare_events import Note
 from app.services.schedule_compaction import Scheduled
 

@@ -1,0 +1,77 @@
+"""What a compile is asked for, and what it answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.core.calibration import Calibration
+from app.core.compile.breaks import Break
+from app.core.compile.explicit_cache import Lifecycle
+from app.core.compile.inputs import CompileOptions, CompileResult, Format
+from app.core.compile.trace import EventTrace
+from app.core.model_rules import ModelRule
+from app.ports import CompactionStanding
+from app.services.append_events import AppendResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """What to compile, from where, and what to say of it."""
+
+    options: CompileOptions
+    format: Format
+    as_of_seq: int | None = None
+    min_seq: int | None = None
+    base_fingerprint: str | None = None
+    #: Most tokens that the request may take; None: no limit.
+    budget_tokens: int | None = None
+    #: Digest of the inputs of an earlier compile.
+    inputs: str | None = None
+    wants_explain: bool = False
+    #: It will be sent: what it is expected to take is remembered for its report.
+    is_sent: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """What the request will take."""
+
+    by_segment: Mapping[str, int]
+    method: str
+    #: By how much the total may be off.
+    error_bound: int
+
+    @property
+    def total(self) -> int:
+        """All segments together."""
+        return sum(self.by_segment.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """The answer of a compile."""
+
+    result: CompileResult
+    #: The provider's body fields as JSON text; with a base that holds, only what follows it.
+    request: Mapping[str, str]
+    head_seq: int
+    compiled_seq: int
+    #: Parts of the base that need not be sent again; 0 without one that holds.
+    base_count: int
+    tokens: Tokens
+    #: What the request was allowed to take; None: no limit.
+    budget_tokens: int | None
+    inputs_digest: str
+    found_break: Break | None
+    #: Of what the provider should have cached already, in the model's tokens.
+    shared_prefix_tokens: int
+    rule: ModelRule | None
+    calibration: Calibration
+    timing_ms: Mapping[str, float]
+    explained: tuple[EventTrace, ...] | None = None
+    appended: AppendResult | None = None
+    #: As it was read with the log; None: it was not.
+    compaction: CompactionStanding | None = None
+    #: What to do about the explicit cache; None: none was asked for.
+    lifecycle: Lifecycle | None = None
+    #: Body of the request that makes it; None when none is to be made.
+    cache_segment: Mapping[str, str] | None = None

@@ -1,0 +1,180 @@
+"""Run the pipeline for a request: what goes in, what the result takes, and how long it took."""
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
+from app.core.compile.instruction import system_text
+from app.core.compile.pipeline import PassObserver, run_pipeline
+from app.core.compile.projection import Counted, Projection, count_result, project
+from app.core.compile.trace import PassTrace
+from app.core.contents import Contents
+from app.core.errors import BudgetExceededError
+from app.core.events import Events
+from app.ports import LogRead, TokenCounter
+from app.services.compile_given import Given
+from app.services.compiled import CompileRequest
+from app.services.read_for_compile import position_of
+
+#: A budget that a report shows to be too wide is made tighter by so many parts of it at a time.
+TIGHTENING_STEPS: Final = 20
+#: System texts and tools repeat from compile to compile, and are long.
+CACHED_COUNTS: Final = 256
+
+
+@dataclass(slots=True)
+class CompileObserver:
+    """Times the passes, and remembers what they gave when an explanation is wanted."""
+
+    trace: PassTrace | None
+    timing_ms: dict[str, float] = field(default_factory=dict)
+    #: Of going on from what is settled: ``hit``, ``miss`` or ``stale``; None: not tried.
+    cache: str | None = None
+    #: Events or contents that each pass gave.
+    sizes: dict[str, int] = field(default_factory=dict)
+    last_s: float = field(default_factory=time.perf_counter)
+
+    def passed(self, name: str, items: Events | Contents) -> None:
+        """Take what a pass gave."""
+        self.lap(name)
+        self.sizes[name] = len(items)
+        if self.trace is not None:
+            self.trace.passed(name, items)
+
+    @property
+    def hidden(self) -> int:
+        """Events that the reader may not see, of those that were read."""
+        return self.sizes.get("reply_order", 0) - self.sizes.get("visibility", 0)
+
+    def lap(self, name: str) -> None:
+        """Note the time since the last lap under a name."""
+        now_s = time.perf_counter()
+        self.timing_ms[name] = round((now_s - self.last_s) * 1000, 3)
+        self.last_s = now_s
+
+
+class RunCompile:
+    """Makes the inputs of a request, runs the pipeline, and counts what came of it."""
+
+    def __init__(
+        self, *, tokens: TokenCounter, tail_nudge: bool, call_signature_sentinel: bool
+    ) -> None:
+        self._tokens = tokens
+        self._tail_nudge = tail_nudge
+        self._call_signature_sentinel = call_signature_sentinel
+        self._count = lru_cache(CACHED_COUNTS)(tokens.count)
+
+    def options(self, request: CompileRequest) -> CompileOptions:
+        """Return the options with the server's own."""
+        return replace(
+            request.options,
+            tail_nudge=self._tail_nudge,
+            call_signature_sentinel=self._call_signature_sentinel,
+        )
+
+    def inputs(self, request: CompileRequest, read: LogRead, given: Given) -> CompileInput:
+        """Return the inputs of a stored session."""
+        inputs = CompileInput(
+            options=self.options(request),
+            format=request.format,
+            index=read.index,
+            compiled_seq=position_of(request, read),
+            state=given.state,
+            opening_args=read.opening_args,
+            rule=given.rule,
+            calibration=given.calibration,
+            cache_scope=(read.key.tenant_id, read.key.session_id),
+        )
+        return self.counted(inputs, request)
+
+    def counted(self, inputs: CompileInput, request: CompileRequest) -> CompileInput:
+        """Return the inputs with the budget, and what the request takes before any contents."""
+        system = system_text(inputs.options, inputs.state)
+        tools = request.format.render_tools(inputs.options.tools) if inputs.options.tools else ""
+        limit = limit_of(request, inputs)
+        return replace(
+            inputs,
+            budget_tokens=None if limit is None else inputs.calibration.budget(limit),
+            system_tokens=self._count(system) if system else 0,
+            tools_tokens=self._count(tools) if tools else 0,
+        )
+
+    def __call__(
+        self, events: Events, inputs: CompileInput, observer: PassObserver | None = None
+    ) -> CompileResult:
+        """Run the pipeline; a second time where a report says that more must be cut.
+
+        Raises:
+            BudgetExceededError: in the model's tokens.
+        """
+        try:
+            result = run_pipeline(events, inputs, observer)
+            if inputs.budget_tokens is None:
+                return result
+            _, projection = self.project(inputs, result, events)
+            tighter = tightened(inputs, projection)
+            if tighter is None:
+                return result
+            return run_pipeline(events, replace(inputs, budget_tokens=tighter), observer)
+        except BudgetExceededError as error:
+            raise error.converted(inputs.calibration.tokens) from None
+
+    def project(
+        self, inputs: CompileInput, result: CompileResult, events: Events
+    ) -> tuple[Counted, Projection]:
+        """Return our count of a result, and what the provider will count."""
+        counted = count_result(
+            result,
+            self._tokens.count,
+            system_tokens=inputs.system_tokens,
+            tools_tokens=inputs.tools_tokens,
+        )
+        reader = inputs.options.reader
+        calibration = inputs.calibration
+        return counted, project(counted, result, events, reader, calibration=calibration)
+
+
+def limit_of(request: CompileRequest, inputs: CompileInput) -> int | None:
+    """Return what the request may take: as asked for or as the model does, never more than it
+    turned out to take."""
+    rule, learnt = inputs.rule, inputs.calibration.limit_tokens
+    asked = request.budget_tokens
+    if asked is None and rule is not None:
+        asked = rule.default_budget_tokens
+    limits = [limit for limit in (asked, learnt) if limit is not None]
+    return min(limits, default=None)
+
+
+def tightened(inputs: CompileInput, projection: Projection) -> int | None:
+    """Return a tighter budget where the provider counts more than we are calibrated for, else None.
+
+    In steps, so that the cut stays.
+    """
+    budget = inputs.budget_tokens
+    if budget is None or projection.reported is None:
+        return None
+    limit = inputs.calibration.tokens(budget)
+    if projection.total <= limit:
+        return None
+    steps = -(-projection.total * TIGHTENING_STEPS // limit)
+    return budget * TIGHTENING_STEPS // steps
+
+
+def run_then(events: Events, inputs: CompileInput) -> CompileResult:
+    """Compile an earlier position, for comparison only."""
+    try:
+        return run_pipeline(events, inputs)
+    except BudgetExceededError:
+        return run_pipeline(events, replace(inputs, budget_tokens=None))
+
+
+def base_count_of(result: CompileResult, base_fingerprint: str | None) -> int | None:
+    """Return how many parts the caller's base has, None when it is no prefix of the answer."""
+    if base_fingerprint is None:
+        return None
+    try:
+        return result.chain.index(base_fingerprint)
+    except ValueError:
+        return None
