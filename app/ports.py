@@ -889,6 +889,11 @@ class JobQueue(Protocol):
     async def release(self, connection: Connection, job: Job) -> bool:
         """Give a job back as if it had not been claimed; False if the claim was lost."""
 
+    async def newest(
+        self, connection: Connection, key: SessionKey, incarnation: UUID, kinds: Sequence[str]
+    ) -> Job | None:
+        """Return the session's job of these kinds that was done last; None where none is kept."""
+
     async def get(self, connection: Connection, tenant_id: str, job_id: UUID) -> Job | None:
         """Return a job of the tenant."""
 

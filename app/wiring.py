@@ -319,7 +319,7 @@ def _parts(
     read_events = ReadEvents(database=database, log=log, preparer=preparer)
     reads = PgCompactionReads(log, preparer.derive)
     recall_events = RecallEvents(database=database, log=log, search=PgEventSearch(), meter=meter)
-    fold_events = FoldEvents(database=database, log=log, append_marker=append_marker)
+    fold_events = FoldEvents(database=database, log=log, jobs=jobs, append_marker=append_marker)
     compact_session = CompactSession(
         database=database,
         reads=reads,

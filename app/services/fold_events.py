@@ -27,9 +27,10 @@ from app.core.events import (
 from app.core.index import FoldStatus, fold_statuses, resolve
 from app.core.json_text import parse_json
 from app.core.ranges import Ranges, of_seqs, subtract, union
-from app.ports import Connection, Database, EventLog, LoggedEvent, SessionKey
+from app.ports import Connection, Database, EventLog, Job, JobQueue, LoggedEvent, SessionKey
 from app.services.append_events import AppendResult
 from app.services.append_marker import AppendMarker, NewMarker
+from app.services.compaction_jobs import KINDS
 from app.services.idempotency import IdempotentRequest
 
 
@@ -93,10 +94,12 @@ class FoldEvents:
         *,
         database: Database,
         log: EventLog,
+        jobs: JobQueue,
         append_marker: AppendMarker,
     ) -> None:
         self._database = database
         self._log = log
+        self._jobs = jobs
         self._append_marker = append_marker
 
     async def append_summary(self, summary: CallersSummary) -> tuple[FoldView, AppendResult]:
@@ -142,6 +145,18 @@ class FoldEvents:
     async def page(self, key: SessionKey, *, after_seq: int, limit: int) -> Sequence[FoldView]:
         """Return folds oldest first, at most ``limit``."""
         return await self._views(key, after_seq=after_seq, limit=limit)
+
+    async def last_try(self, key: SessionKey) -> Job | None:
+        """Return the job that looked last for something to fold; None where none is kept.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+        """
+        async with self._database.connection() as connection:
+            session = await self._log.find_session(connection, key)
+            if session is None:
+                raise SessionNotFoundError
+            return await self._jobs.newest(connection, key, session.incarnation, KINDS)
 
     async def undo(
         self, key: SessionKey, seq: int, *, idempotent: IdempotentRequest | None = None

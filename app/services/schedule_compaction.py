@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 
 from app.core.canonical import Json
-from app.core.compaction.due import due_moment
+from app.core.compaction.due import due_moment, is_held_back
 from app.core.compaction.policy import CompactionPolicy, SummarizerPolicy
 from app.core.errors import StorageError
 from app.core.events import Event
@@ -47,7 +47,8 @@ class Scheduled:
     """Whether compaction is due, and the job that sees to it."""
 
     is_due: bool
-    #: The moment that came: ``interval`` or ``threshold``.
+    #: The moment that came: ``interval`` or ``threshold``. Where one would have come, had not the
+    #: last try found nothing to fold: why it did not.
     reason: str | None = None
     job_id: str | None = None
 
@@ -135,7 +136,7 @@ class ScheduleCompaction:
                 costs nothing then.
             is_overflow: a provider refused it: it is large, whatever the policy takes for large.
         """
-        if standing is not None and self._due(standing, projected_tokens) is None:
+        if standing is not None and not self._is_worth_a_look(standing, projected_tokens):
             return NOT_DUE
         try:
             async with self._database.connection() as connection:
@@ -165,11 +166,35 @@ class ScheduleCompaction:
     ) -> Scheduled:
         moment = self._due(standing, projected_tokens)
         if moment is None:
-            return NOT_DUE
+            return await self._held_back(connection, key, standing, projected_tokens)
         asked = Asked(reason=moment, projected_tokens=projected_tokens or None)
         job = NewJob(key=key, incarnation=standing.incarnation, kind=COMPACT, payload=asked.payload)
         job_id = await self._jobs.enqueue(connection, job)
         return Scheduled(is_due=True, reason=moment, job_id=str(job_id))
+
+    async def _held_back(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        standing: CompactionStanding,
+        projected_tokens: int,
+    ) -> Scheduled:
+        """Return why a log that is too large is not folded: what the last try at it found."""
+        if not self._is_held_back(standing, projected_tokens):
+            return NOT_DUE
+        job = await self._jobs.newest(connection, key, standing.incarnation, (COMPACT,))
+        result = (job.result if job is not None else None) or {}
+        if job is None or result.get("folded") or "reason" not in result:
+            return NOT_DUE
+        return Scheduled(is_due=False, reason=str(result["reason"]), job_id=str(job.id))
+
+    def _is_worth_a_look(self, standing: CompactionStanding, projected_tokens: int) -> bool:
+        is_due = self._due(standing, projected_tokens) is not None
+        return is_due or self._is_held_back(standing, projected_tokens)
+
+    def _is_held_back(self, standing: CompactionStanding, projected_tokens: int) -> bool:
+        policy = CompactionPolicy.of(self.policy_of(standing.policy, standing.app_policy))
+        return is_held_back(policy, standing.counters, projected_tokens=projected_tokens)
 
     def _due(self, standing: CompactionStanding, projected_tokens: int) -> str | None:
         """Return the moment that has come, if one has and there is who summarizes."""

@@ -85,6 +85,16 @@ class PgJobQueue:
     async def release(self, connection: AsyncConnection, job: Job) -> bool:
         return await fetch_one(connection, _RELEASE, *_claim_of(job)) is not None
 
+    async def newest(
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        incarnation: UUID,
+        kinds: Sequence[str],
+    ) -> Job | None:
+        row = await fetch_one(connection, _NEWEST, key.uid, incarnation, list(kinds))
+        return None if row is None else _job(row)
+
     async def get(self, connection: AsyncConnection, tenant_id: str, job_id: UUID) -> Job | None:
         row = await fetch_one(connection, _GET, tenant_id, job_id)
         return None if row is None else _job(row)
@@ -135,6 +145,21 @@ _ENQUEUE: Final[LiteralString] = """
     ON CONFLICT (session_uid, kind) WHERE status IN ('ready', 'running') DO NOTHING
     RETURNING job_id
 """
+
+_NEWEST: Final[LiteralString] = (
+    "SELECT "
+    + _COLUMNS
+    + """
+    FROM jobs AS j
+    WHERE
+        j.session_uid = $1
+        AND j.incarnation = $2
+        AND j.kind = ANY ($3::text[])
+        AND j.status = 'done'
+    ORDER BY j.finished_at DESC
+    LIMIT 1
+"""
+)
 
 _OPEN_JOB: Final[LiteralString] = """
     SELECT job_id

@@ -235,10 +235,44 @@ async def test_what_cannot_shrink_is_looked_at_once_until_it_has_grown(working: 
     grown = (await working.post(f"{path}/compile", {})).json()["compaction"]
 
     assert (job["status"], job["result"]["folded"]) == ("done", 0)
-    assert job["result"]["reason"]
-    assert not again["due"]
+    # While nothing is tried, the answer says what the last try found.
+    reason = job["result"]["reason"]
+    assert reason == "too_few_events"
+    assert again == {"due": False, "reason": reason, "job_id": job["id"]}
     assert grown["due"]
-    assert await compactions(working, path) == []
+    page = (await working.get(f"{path}/compactions")).json()
+    assert page["data"] == []
+    assert page["nothing_folded"]["reason"] == reason
+
+
+async def test_a_compile_that_waits_for_what_cannot_shrink_ends_with_the_reason(
+    working: Api,
+) -> None:
+    policy = {"compaction": {"strategy": "auto", "context_window": 2_000}}
+    path = await working.session(policy=policy)
+    await working.append(path, user("Hi."), model("Hello."))
+    body = {"system": TEXT * 6, "compaction_wait_ms": WAIT_MS}
+
+    answers = [(await working.post(f"{path}/compile", body)).json() for _ in range(3)]
+
+    # One try, however often it is asked for.
+    jobs = {answer["compaction"]["job_id"] for answer in answers}
+    assert len(jobs) == 1
+    for answer in answers:
+        assert answer["compaction"]["due"] is False
+        assert answer["compaction"]["reason"] == "too_few_events"
+    page = (await working.get(f"{path}/compactions")).json()
+    assert (page["data"], page["nothing_folded"]["job_id"]) == ([], *jobs)
+
+
+async def test_a_fold_clears_what_the_last_look_said(working: Api) -> None:
+    path = await filled(working, 6, policy=THRESHOLD)
+
+    await working.post(f"{path}/compile", {"compaction_wait_ms": WAIT_MS})
+
+    page = (await working.get(f"{path}/compactions")).json()
+    assert page["data"]
+    assert page["nothing_folded"] is None
 
 
 async def test_a_try_at_what_was_small_keeps_nothing_back(api: Api, database_url: str) -> None:

@@ -24,6 +24,7 @@ from app.api.schemas.compactions import (
     SummaryRequest,
     UnfoldedAnswer,
     compaction_answer,
+    nothing_folded,
 )
 from app.api.schemas.events import EventAnswer, event_text
 from app.api.schemas.fields import SeqInPath
@@ -123,7 +124,10 @@ async def list_compactions(
     has_more = len(views) > query.limit
     cursor = make_cursor([page[-1].seq], binding) if has_more else None
     data: list[Json] = [compaction_answer(view) for view in page]
-    return json_answer({"data": data, "next": cursor, "has_more": has_more})
+    unfolded = nothing_folded(await bundle.fold_events.last_try(key))
+    return json_answer(
+        {"data": data, "next": cursor, "has_more": has_more, "nothing_folded": unfolded}
+    )
 
 
 def _seq_of(position: list[Any]) -> int:

@@ -1,5 +1,6 @@
 """Summaries and compactions on the wire."""
 
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
@@ -18,7 +19,7 @@ from app.api.schemas.fields import (
 from app.core.contents import Part, Text
 from app.core.policy import validate_policy
 from app.formats.adk import parse_content, part_to_native
-from app.ports import SessionKey
+from app.ports import Job, SessionKey
 from app.services.compaction_jobs import Asked, Mode
 from app.services.fold_events import CallersSummary, FoldView, SectionView
 from app.services.idempotency import IdempotentRequest
@@ -221,12 +222,36 @@ class CompactionAnswer(BaseModel):
     sections: list[SectionAnswer]
 
 
+class NothingFolded(BaseModel):
+    """Why the last look for something to fold found nothing."""
+
+    reason: str
+    detail: str
+    job_id: str
+    at: datetime
+
+
 class CompactionsPage(BaseModel):
     """A page of folds."""
 
     data: list[CompactionAnswer]
     next: str | None
     has_more: bool
+    #: Null when the last look found something.
+    nothing_folded: NothingFolded | None
+
+
+def nothing_folded(job: Job | None) -> dict[str, Any] | None:
+    """Return what a job says that folded nothing; None for one that did, and for none."""
+    result = (job.result if job is not None else None) or {}
+    if job is None or job.finished_at is None or result.get("folded") or "reason" not in result:
+        return None
+    return {
+        "reason": str(result["reason"]),
+        "detail": str(result.get("detail") or ""),
+        "job_id": str(job.id),
+        "at": job.finished_at.isoformat(),
+    }
 
 
 def compaction_answer(view: FoldView) -> dict[str, Any]:

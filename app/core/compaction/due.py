@@ -45,10 +45,25 @@ def due_moment(
     return None
 
 
+def is_held_back(
+    policy: CompactionPolicy, counters: Counters, *, projected_tokens: int = 0
+) -> bool:
+    """Tell whether a fold by size would be due, had not the last try at it found nothing."""
+    tokens = max(counters.tokens_live, projected_tokens)
+    goes_by_size = "threshold" in policy.moments
+    return goes_by_size and _is_tried(counters, tokens) and _is_over(policy, counters, tokens)
+
+
 def _is_large(policy: CompactionPolicy, counters: Counters, tokens: int) -> bool:
+    return not _is_tried(counters, tokens) and _is_over(policy, counters, tokens)
+
+
+def _is_tried(counters: Counters, tokens: int) -> bool:
     tried = counters.tokens_tried
-    if tried and tokens < tried + max(1, int(tried * GROWTH_AFTER_REFUSAL)):
-        return False
+    return bool(tried) and tokens < tried + max(1, int(tried * GROWTH_AFTER_REFUSAL))
+
+
+def _is_over(policy: CompactionPolicy, counters: Counters, tokens: int) -> bool:
     if policy.strategy == "window":
         return counters.live_events > policy.window_size
     trigger = policy.trigger_tokens

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.core.compaction.due import Counters, due_moment
+from app.core.compaction.due import Counters, due_moment, is_held_back
 from app.core.compaction.policy import CompactionPolicy
 
 
@@ -55,3 +55,15 @@ def test_a_refused_threshold_leaves_the_interval_its_turn() -> None:
     counters = Counters(tokens_live=2000, tokens_tried=2000, invocations_new=3)
 
     assert due_moment(BOTH, counters) == "interval"
+
+
+def test_what_is_large_and_was_tried_is_held_back() -> None:
+    tried = Counters(tokens_live=2000, tokens_tried=2000)
+
+    assert is_held_back(THRESHOLD, tried)
+    assert is_held_back(
+        THRESHOLD, Counters(tokens_live=10, tokens_tried=2000), projected_tokens=2000
+    )
+    assert not is_held_back(THRESHOLD, Counters(tokens_live=2000))
+    assert not is_held_back(THRESHOLD, Counters(tokens_live=10, tokens_tried=2000))
+    assert not is_held_back(THRESHOLD, Counters(tokens_live=2100, tokens_tried=2000))
