@@ -85,6 +85,9 @@ def processes(migrated_url: str, tmp_path: Path, model_server: ModelServer) -> I
         "SUMMARIZER": "openai",
         "SUMMARIZER_URL": model_server.url("openai"),
         "SUMMARIZER_MODEL": "model-1",
+        # On a busy machine a process may stand still for longer than a second; a lease that ran out
+        # without anyone being killed would be another test.
+        "JOB_LEASE_S": "4",
     }
     with fleet(migrated_url, tmp_path, **settings) as made:
         yield made
@@ -107,7 +110,10 @@ async def _wait_for(url: str, condition: str) -> None:
 
 
 RUNNING: Final = "EXISTS (SELECT FROM jobs WHERE status = 'running')"
-BLOCKED: Final = "EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')"
+BLOCKED: Final = """EXISTS (
+    SELECT FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND datname = current_database()
+)"""
 ALL_ENDED: Final = "NOT EXISTS (SELECT FROM jobs WHERE status IN ('ready', 'running'))"
 
 

@@ -45,7 +45,9 @@ STORY_HEADING: Final = "Story"
 #: The most ranges that a line cites; more are joined over their smallest gaps.
 MAX_CITED_RANGES: Final = 6
 #: A line holds what an earlier one said if it has this part of its words, and all that is exact.
-HELD_WORDS: Final = 0.5
+HELD_WORDS: Final = 0.7
+#: A rule is held in its own words: half of a rule is another rule.
+HELD_RULE_WORDS: Final = 0.75
 #: A line that replaces another is about the same: it has at least this part of its words.
 REPLACED_WORDS: Final = 0.2
 
@@ -286,9 +288,11 @@ def joined_lines(lines: Iterable[LedgerLine]) -> tuple[LedgerLine, ...]:
 
 
 def missing_lines(expected: Iterable[LedgerLine], answer: SectionText) -> tuple[LedgerLine, ...]:
-    """Return the expected lines that a summary neither holds nor says to have replaced."""
-    held = [_Held(line.text) for line in answer.ledger]
-    held += [_Held(line) for line in answer.story]
+    """Return the expected lines that a summary neither holds nor says to have replaced.
+
+    What only the story tells is lost with its next shortening, so the story holds nothing.
+    """
+    held = [_Held(line) for line in answer.ledger]
     return tuple(
         line
         for line in expected
@@ -296,21 +300,36 @@ def missing_lines(expected: Iterable[LedgerLine], answer: SectionText) -> tuple[
     )
 
 
+#: A line under another heading may not stay as long, or binds nobody.
+_HOLDING: Final = {
+    LedgerClass.RULE: (LedgerClass.RULE,),
+    LedgerClass.PREFERENCE: (LedgerClass.PREFERENCE, LedgerClass.RULE),
+}
+
+
 class _Held:
     """A line of a summary, to be compared with many."""
 
-    def __init__(self, text: str) -> None:
-        self._folded = text.casefold()
-        self._words = words(text)
-        self._is_negative = is_negative(text)
+    def __init__(self, line: LedgerLine) -> None:
+        self._kind = line.kind
+        self._is_quoted = line.is_quoted
+        self._folded = line.text.casefold()
+        self._words = words(line.text)
+        self._is_negative = is_negative(line.text)
 
     def holds(self, line: LedgerLine) -> bool:
         """Tell whether all that is exact is there, and enough of the words."""
-        if any(token.casefold() not in self._folded for token in exact_tokens(line.text)):
+        if self._kind not in _HOLDING.get(line.kind, tuple(LedgerClass)):
             return False
-        if line.kind is LedgerClass.RULE and is_negative(line.text) and not self._is_negative:
+        if self._is_quoted and not line.is_quoted:
             return False
-        return overlap(words(line.text), self._words) >= HELD_WORDS
+        exact = exact_tokens(line.text) | names(line.text)
+        if any(token.casefold() not in self._folded for token in exact):
+            return False
+        if is_negative(line.text) and not self._is_negative:
+            return False
+        enough = HELD_RULE_WORDS if line.kind is LedgerClass.RULE else HELD_WORDS
+        return overlap(words(line.text), self._words) >= enough
 
 
 def _is_replaced(line: LedgerLine, answer: Iterable[LedgerLine]) -> bool:

@@ -9,7 +9,7 @@ names what is wrong with the rest; :func:`held_to_ledger` then puts back what a 
 # ruff: noqa: RUF001
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -209,11 +209,12 @@ class _Grounds:
         self._known = [line for line in known if not line.left_out]
         self._known_words = [words(line.text) for line in self._known]
         self._by_user: dict[int, frozenset[str]] = {}
+        self._by_anyone: dict[int, frozenset[str]] = {}
         for event in events:
             for one in said(event):
-                if one.speaker is Speaker.USER:
-                    before = self._by_user.get(one.seq, frozenset())
-                    self._by_user[one.seq] = before | words(one.text)
+                spoken = words(one.text)
+                for by in (self._by_anyone, self._by_user)[: 1 + (one.speaker is Speaker.USER)]:
+                    by[one.seq] = by.get(one.seq, frozenset()) | spoken
         self._seqs = union(
             (
                 *of_seqs(event.seq for event in events),
@@ -229,6 +230,8 @@ class _Grounds:
         """
         line = replace(line, seqs=intersect(line.seqs, self._seqs))
         about = words(line.text)
+        if line.replaces and not self._is_said_later(about, line):
+            line = replace(line, replaces=())
         if not line.seqs:
             line = replace(line, seqs=self._source(about))
         if line.is_quoted or line.kind not in (LedgerClass.RULE, LedgerClass.PREFERENCE):
@@ -237,15 +240,26 @@ class _Grounds:
             return line
         return replace(line, kind=LedgerClass.FACT, text=quoted_text("summary", line.text))
 
+    def _is_said_later(self, about: frozenset[str], line: LedgerLine) -> bool:
+        """Tell whether someone said what it says, after what it claims to replace."""
+        newest = max(end for _, end in line.replaces)
+        later = tuple((max(start, newest + 1), end) for start, end in line.seqs if end > newest)
+        return self._rests_on(about, later, self._by_anyone)
+
     def _is_users(self, about: frozenset[str], line: LedgerLine) -> bool:
         for known, known_words in zip(self._known, self._known_words, strict=True):
             if known.kind is line.kind and overlap(about, known_words) >= GROUNDED_WORDS:
                 return True
+        return self._rests_on(about, line.seqs, self._by_user)
+
+    @staticmethod
+    def _rests_on(about: frozenset[str], seqs: Ranges, by: Mapping[int, frozenset[str]]) -> bool:
+        """Tell whether enough of the words were said in events of these seqs."""
         cited = frozenset[str]().union(
             *(
                 spoken
-                for seq, spoken in self._by_user.items()
-                if any(start <= seq <= end for start, end in line.seqs)
+                for seq, spoken in by.items()
+                if any(start <= seq <= end for start, end in seqs)
             )
         )
         return bool(cited) and overlap(about, cited) >= GROUNDED_WORDS

@@ -160,7 +160,31 @@ def test_a_line_is_held_in_other_words_when_its_values_are_there() -> None:
     expected = line(FACT, "The staging database listens on port 5433.", 3)
 
     assert not missing(expected, line(FACT, "Staging database port: 5433", 3))
-    assert not missing(expected, story=("They set the staging database to listen on port 5433.",))
+
+
+def test_what_only_the_story_tells_is_missing() -> None:
+    expected = line(FACT, "The staging database listens on port 5433.", 3)
+
+    assert missing(expected, story=("They set the staging database to listen on port 5433.",))
+
+
+def test_a_rule_is_held_by_a_rule_alone() -> None:
+    expected = line(RULE, "Never push to the main branch.", 3)
+
+    assert missing(expected, line(FACT, "Never push to the main branch.", 3))
+    assert missing(expected, line(RULE, "Never push.", 3))
+
+
+def test_a_quotation_holds_nothing_that_the_user_said() -> None:
+    expected = line(FACT, "The staging database listens on port 5433.", 3)
+
+    assert missing(expected, line(FACT, quoted_text("summary", expected.text), 3))
+
+
+def test_a_line_without_its_name_is_missing() -> None:
+    expected = line(FACT, "The night shift is run by Tomas Lind this spring.", 3)
+
+    assert missing(expected, line(FACT, "The night shift is run by someone this spring.", 3))
 
 
 def test_a_line_whose_value_is_gone_is_missing() -> None:
