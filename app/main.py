@@ -79,6 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.draining = False
+    app.state.has_started = False
     app.state.loop_lag = loop_lag
     app.state.metrics = telemetry.metrics
     app.state.limits = BodyLimits(max_batch_bytes=settings.max_batch_bytes)

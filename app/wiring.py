@@ -82,7 +82,7 @@ from app.storage.event_log import PgEventLog
 from app.storage.event_search import PgEventSearch
 from app.storage.idempotency import PgIdempotencyKeys
 from app.storage.jobs import PgJobQueue
-from app.storage.migrate import current_revision, head_revision
+from app.storage.migrate import current_revision, head_revision, older_revisions
 from app.storage.plan_facts import PgCompactionReads
 from app.storage.pool import (
     STATEMENT_TIMEOUT_S,
@@ -492,5 +492,6 @@ def _check_health(settings: Settings, database: PgDatabase, redis: RedisLink | N
     return CheckHealth(
         read_revision=read_revision,
         expected_revision=head_revision(),
+        older_revisions=older_revisions(),
         required={"redis": redis.answers} if is_required and redis is not None else {},
     )

@@ -1,10 +1,10 @@
-"""Whether the process can serve: the database answers, and with the schema of this release, and so
-does what the settings call required."""
+"""Whether the process can serve: the database answers, with the schema of this release or a newer
+one, and so does what the settings call required."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.core.errors import FoldlineError
@@ -22,6 +22,8 @@ class Health:
     #: By check: ``ok``, or what is wrong.
     checks: dict[str, str]
     schema_revision: str | None = None
+    #: How long the checks took, in milliseconds.
+    took_ms: float = 0.0
 
 
 class CheckHealth:
@@ -32,12 +34,22 @@ class CheckHealth:
         *,
         read_revision: Callable[[], Awaitable[str | None]],
         expected_revision: str | None,
+        older_revisions: Collection[str] = (),
         required: Mapping[str, Callable[[], Awaitable[bool]]] | None = None,
     ) -> None:
-        """Take, beside the database's, what tells whether each further thing answers, by name."""
+        """Take what the database is asked for, and what else has to answer.
+
+        Args:
+            read_revision: returns the revision of the database's schema.
+            expected_revision: of this release.
+            older_revisions: that come before it. One that is unknown is newer: migrations go only
+                forward, and every one works with the release before it.
+            required: by name, what tells whether each further thing answers.
+        """
+        self._older: Final = frozenset(older_revisions)
+        self.expected_revision: Final = expected_revision
         self._required = required or {}
         self._read_revision = read_revision
-        self._expected = expected_revision
         self._until = 0.0
         self._last: Health | None = None
         self._turn = asyncio.Lock()
@@ -46,7 +58,10 @@ class CheckHealth:
         """Return the health, at most a second old."""
         async with self._turn:
             if self._last is None or time.monotonic() >= self._until:
-                self._last = await self._check()
+                started_s = time.monotonic()
+                found = await self._check()
+                took_ms = round((time.monotonic() - started_s) * 1000, 1)
+                self._last = replace(found, took_ms=took_ms)
                 self._until = time.monotonic() + CACHE_S
             return self._last
 
@@ -56,8 +71,9 @@ class CheckHealth:
                 revision = await self._read_revision()
         except (FoldlineError, TimeoutError):
             return Health(is_ready=False, checks={"database": "does not answer"})
-        if revision != self._expected:
-            schema = f"is at {revision}, {self._expected} is expected: run `foldline migrate`"
+        if revision is None or revision in self._older:
+            wanted = self.expected_revision
+            schema = f"is at {revision}, {wanted} is expected: run `foldline migrate`"
             checks = {"database": "ok", "schema": schema}
             return Health(is_ready=False, checks=checks, schema_revision=revision)
         checks = {"database": "ok", "schema": "ok"}

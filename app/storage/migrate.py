@@ -91,6 +91,13 @@ def head_revision() -> str | None:
     return ScriptDirectory.from_config(alembic_config()).get_current_head()
 
 
+def older_revisions() -> frozenset[str]:
+    """Return the revisions that come before the newest one that this release knows."""
+    scripts = ScriptDirectory.from_config(alembic_config())
+    known = frozenset(script.revision for script in scripts.walk_revisions())
+    return known - {scripts.get_current_head() or ""}
+
+
 def alembic_config() -> Config:
     """Return Alembic's configuration, whether installed from a wheel or run from a checkout."""
     package = Path(app.__file__).parent

@@ -1,26 +1,69 @@
 """Whether the process lives, may get traffic, and what it is."""
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel
 
 from app import __version__
 from app.api.answers import json_answer
-from app.api.dependencies import ServicesHere
+from app.api.dependencies import ServicesHere, bearer_key, check_scope
+from app.core.canonical import Json
 from app.core.compile.pipeline import PIPELINE_VERSION
 from app.core.policy import DEFAULT_POLICY
 from app.formats import CONVERTERS, FORMATS
+from app.services.bundle import Services
 from app.services.check_health import Health
 
 router: Final = APIRouter()
+
+
+#: An event loop that is this late makes everyone wait; a new process serves better.
+LONGEST_LAG_S: Final = 5.0
+
+
+class HealthDetails(BaseModel):
+    """What an operator may want to know beside."""
+
+    version: str
+    is_draining: bool
+    event_loop_lag_s: float
+    #: How long the checks took, at most a second ago; None where none was needed.
+    checked_in_ms: float | None = None
+    schema_revision: str | None = None
+    expected_revision: str | None = None
+    rules_date: str
 
 
 class HealthAnswer(BaseModel):
     """The answer of a probe."""
 
     status: Literal["ok", "unavailable"]
+    #: By check: ``ok``, or what is wrong.
     checks: dict[str, str]
+    #: With ``verbose`` alone.
+    details: HealthDetails | None = None
+
+
+PROBE: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"model": HealthAnswer},
+    503: {"model": HealthAnswer},
+}
+
+
+async def verbose(
+    bundle: ServicesHere,
+    *,
+    verbose: bool = False,
+    authorization: Annotated[str | None, Header()] = None,
+) -> bool:
+    """Tell whether details are wanted; they need a key with the scope ``metrics`` or ``admin``."""
+    if verbose:
+        check_scope(await bundle.authenticate(bearer_key(authorization)), "metrics", "admin")
+    return verbose
+
+
+Verbose: TypeAlias = Annotated[bool, Depends(verbose)]
 
 
 class CapabilitiesAnswer(BaseModel):
@@ -42,30 +85,59 @@ class InfoAnswer(BaseModel):
     capabilities: CapabilitiesAnswer
 
 
-@router.get("/livez", response_model=HealthAnswer)
-async def livez() -> Response:
-    """Tell that the process answers; a lost database is no reason to restart it."""
-    return json_answer({"status": "ok", "checks": {}})
+@router.get("/livez", responses=PROBE)
+async def livez(request: Request, bundle: ServicesHere, *, is_verbose: Verbose) -> Response:
+    """Tell that the process answers in time; a lost database is no reason to restart it."""
+    lag_s = request.app.state.loop_lag.seconds
+    is_live = lag_s < LONGEST_LAG_S
+    checks = {"event_loop": "ok" if is_live else f"is {lag_s:.1f} s late"}
+    return _health_answer(request, bundle, Health(is_live, checks), is_verbose=is_verbose)
 
 
-@router.get("/readyz", responses={200: {"model": HealthAnswer}, 503: {"model": HealthAnswer}})
-async def readyz(request: Request, bundle: ServicesHere) -> Response:
-    """Tell whether traffic may come: the database answers, and the process is not draining."""
-    if getattr(request.app.state, "draining", False):
-        return _health_answer(Health(is_ready=False, checks={"process": "is draining"}))
-    return _health_answer(await bundle.check_health())
+@router.get("/readyz", responses=PROBE)
+async def readyz(request: Request, bundle: ServicesHere, *, is_verbose: Verbose) -> Response:
+    """Tell whether traffic may come: what is needed answers, and the process is not draining."""
+    health = Health(is_ready=False, checks={"process": "is draining"})
+    if not request.app.state.draining:
+        health = await bundle.check_health()
+    return _health_answer(request, bundle, health, is_verbose=is_verbose)
 
 
-@router.get("/startupz", responses={200: {"model": HealthAnswer}, 503: {"model": HealthAnswer}})
-async def startupz(bundle: ServicesHere) -> Response:
-    """Tell whether the start is over: the database answers and its schema is migrated."""
-    return _health_answer(await bundle.check_health())
+@router.get("/startupz", responses=PROBE)
+async def startupz(request: Request, bundle: ServicesHere, *, is_verbose: Verbose) -> Response:
+    """Tell whether the start is over: the schema was migrated, and a connection is open.
+
+    Once it is over it stays so: from then on ``/livez`` and ``/readyz`` tell of the process.
+    """
+    health = STARTED
+    if not request.app.state.has_started:
+        health = await bundle.check_health()
+        request.app.state.has_started = health.is_ready
+    return _health_answer(request, bundle, health, is_verbose=is_verbose)
 
 
-def _health_answer(health: Health) -> Response:
-    status = "ok" if health.is_ready else "unavailable"
-    checks: dict[str, Any] = dict(health.checks)
-    body: dict[str, Any] = {"status": status, "checks": checks}
+#: What is answered after the start.
+STARTED: Final = Health(is_ready=True, checks={"start": "ok"})
+
+
+def _health_answer(
+    request: Request, bundle: Services, health: Health, *, is_verbose: bool
+) -> Response:
+    body: dict[str, Json] = {
+        "status": "ok" if health.is_ready else "unavailable",
+        "checks": dict(health.checks),
+    }
+    if is_verbose:
+        state = request.app.state
+        body["details"] = {
+            "version": __version__,
+            "is_draining": state.draining,
+            "event_loop_lag_s": round(state.loop_lag.seconds, 3),
+            "checked_in_ms": health.took_ms,
+            "schema_revision": health.schema_revision,
+            "expected_revision": bundle.check_health.expected_revision,
+            "rules_date": bundle.rules_date,
+        }
     return json_answer(body, status=200 if health.is_ready else 503)
 
 
