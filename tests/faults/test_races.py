@@ -5,7 +5,9 @@ answer comes, and the job either appends what it planned or plans anew.
 """
 
 import asyncio
+import statistics
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 from uuid import uuid4
@@ -25,6 +27,12 @@ pytestmark = pytest.mark.commits
 SUMMARY: Final = "## Facts\n- Orders go to Oslo before Friday. [1]\n## Story\n- They were told. [1]"
 POLICY: Final = {"summarizer": {"kind": "openai", "model": "model-1"}}
 PATIENCE_S: Final = 60.0
+
+
+#: Turns whose times are compared.
+TURNS_TIMED: Final = 15
+#: Jobs that the worker of these tests does at a time.
+JOBS_AT_A_TIME: Final = 2
 
 
 class Gate:
@@ -78,6 +86,7 @@ async def api(database_url: str, server: ModelServer) -> AsyncIterator[Api]:
         summarizer_url=server.url("openai"),
         summarizer_model="model-1",
         summarizer_timeout_s=30.0,
+        worker_jobs=JOBS_AT_A_TIME,
     )
     async with client_of(settings) as client:
         yield Api(client)
@@ -142,6 +151,33 @@ async def test_no_transaction_is_open_while_the_model_is_asked(
 
     assert open_transactions == []
     assert (await ended(api, job_id))["status"] == "done"
+
+
+async def test_a_model_that_does_not_answer_slows_nobody(
+    api: Api, gate: Gate, server: ModelServer
+) -> None:
+    path = await api.session(policy=POLICY)
+    await _seconds_of_a_turn(api, path)
+    before_s = [await _seconds_of_a_turn(api, path) for _ in range(TURNS_TIMED)]
+    # As many as a worker does at a time, and one that waits.
+    waiting = [await _asked_to_fold(api) for _ in range(JOBS_AT_A_TIME + 1)]
+    await gate.asked(JOBS_AT_A_TIME)
+
+    during_s = [await _seconds_of_a_turn(api, path) for _ in range(TURNS_TIMED)]
+
+    assert len(server.requests) == JOBS_AT_A_TIME
+    assert statistics.median(during_s) < 3 * statistics.median(before_s) + 0.05
+    gate.open()
+    for _, job_id in waiting:
+        assert (await ended(api, job_id))["status"] == "done"
+
+
+async def _seconds_of_a_turn(api: Api, path: str) -> float:
+    """Append a question and compile, and return how long it took."""
+    started_s = time.perf_counter()
+    await api.append(path, user("What now?", id=uuid4().hex))
+    assert (await api.post(f"{path}/compile", {})).status_code == 200
+    return time.perf_counter() - started_s
 
 
 async def test_a_rewind_makes_it_plan_anew(api: Api, gate: Gate, server: ModelServer) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import pytest
@@ -16,10 +17,12 @@ from app.api.errors import CODES, STATUSES, UnsupportedMediaTypeError, status_of
 from app.cli.__main__ import COMMANDS
 from app.cli.service_process import running_service
 from app.core import errors
+from app.core.compaction.summary import Rejection
 from app.settings import PREFIX, SECRET_FIELDS, Settings
 from tests.benchmarks.survival import KIT_HEADER, OWN_HEADER, OWN_SETS, kit_rows
 from tests.project.readme_examples import README, commands, examples, mismatch, programs
 
+FALLBACK_HEADER = ("`fallback_reason`", "why the model's answer was not taken")
 TEXT = README.read_text(encoding="utf-8")
 REPOSITORY = README.parent
 
@@ -124,6 +127,13 @@ def test_every_error_code_is_documented_with_its_status() -> None:
             status = str(STATUSES[base]) if is_answered else "none"
             statuses.setdefault(kind.code, set()).add(status)
     assert documented == statuses
+
+
+def test_every_reason_why_a_model_was_not_taken_is_documented() -> None:
+    told = set(re.findall(r"`(\w+)`", " ".join(row[0] for row in _cells(FALLBACK_HEADER))))
+
+    codes = {kind.code for kind in _kinds(errors.ProviderError)}
+    assert told == {*get_args(Rejection), *codes, "not_configured", "input_limit"}
 
 
 def _cells(header: tuple[str, ...]) -> list[list[str]]:
