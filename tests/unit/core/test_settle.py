@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.settle import given_after, settle
-from app.core.contents import ExecutableCode
+from app.core.contents import Opaque
 from app.core.events import Place
 from app.core.lanes import Reader
 from tests.builders import event, fold_of, log, model, response, section, user
@@ -29,8 +29,8 @@ def test_a_reply_that_says_nothing_leaves_the_one_before_it_the_newest() -> None
 
 
 def test_what_was_repaired_in_a_summary_stays_reported() -> None:
-    code = ExecutableCode(code="1", language="PYTHON")
-    summary = replace(section("so far"), parts=(*section("so far").parts, code))
+    block = Opaque(provider="elsewhere", type="summary", raw="{}")
+    summary = replace(section("so far"), parts=(*section("so far").parts, block))
     done = log(
         user("a"), model("b"), user("c"), model("d"), fold_of(1, 2, summary), user("e"), user("f")
     )
