@@ -137,7 +137,7 @@ def build_telemetry(settings: Settings) -> Telemetry:
     Raises:
         SettingsError: the file of model rules cannot be used.
     """
-    metrics, rules = Metrics(), _model_rules(settings)
+    metrics, rules = Metrics(), model_rules(settings)
     metrics.gauge("build_info").labels(
         __version__, _built_from(), head_revision() or "none", rules.date
     ).set(1)
@@ -446,7 +446,12 @@ def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[],
     return call
 
 
-def _model_rules(settings: Settings) -> ModelRules:
+def model_rules(settings: Settings) -> ModelRules:
+    """Return the model rules that the settings ask for.
+
+    Raises:
+        SettingsError: their file cannot be used.
+    """
     try:
         return load_model_rules(settings.model_rules)
     except RulesError as error:

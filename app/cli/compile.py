@@ -8,11 +8,13 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, get_args
 
 from app.cli.session_file import AppendedFile, SessionFile, append_all, read_session
 from app.cli.terminal import cut, styled, table, width
+from app.core.calibration import calibration_of
 from app.core.canonical import canonical_json, json_string
 from app.core.compile.adk.opening import find_opening_args
 from app.core.compile.estimate import estimate_tokens
@@ -27,11 +29,12 @@ from app.core.compile.inputs import (
     Preset,
     Thinking,
 )
+from app.core.compile.instruction import system_text
 from app.core.compile.pipeline import PassObserver, run_pipeline
 from app.core.compile.render import request_fields
 from app.core.compile.trace import EventTrace, PassTrace, explain
 from app.core.contents import Content, Contents
-from app.core.errors import InvalidInputError
+from app.core.errors import BudgetExceededError, InvalidInputError
 from app.core.events import Event, Events
 from app.core.index import resolve
 from app.core.json_text import parse_json
@@ -41,6 +44,8 @@ from app.core.resolve import Log
 from app.formats import CONVERTERS, FORMATS
 from app.formats.fields import json_object
 from app.providers.tokenizer import Tokenizer
+from app.settings import load_settings
+from app.wiring import model_rules
 
 #: What was asked for cannot be done with what was given.
 EXIT_USAGE: Final = 2
@@ -103,8 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
         agent = arguments.agent or DEFAULT_AGENT
         appended = append_all(session, agent=agent, count_tokens=Tokenizer().count)
         compiled = _Compiled(session, appended, arguments)
-    except InvalidInputError as error:
-        where = f" (at {error.pointer})" if error.pointer else ""
+    except (InvalidInputError, BudgetExceededError) as error:
+        pointer = getattr(error, "pointer", "")
+        where = f" (at {pointer})" if pointer else ""
         name = "standard input" if arguments.file == "-" else arguments.file
         print(f"foldline compile: {name}: {error.detail}{where}", file=sys.stderr)
         return EXIT_USAGE
@@ -160,6 +166,36 @@ def options_of(arguments: argparse.Namespace, session: SessionFile) -> CompileOp
     )
 
 
+def for_model(inputs: CompileInput) -> CompileInput:
+    """Return the inputs with what is known of the model that they name, as a service has it.
+
+    Raises:
+        SettingsError: the settings, or the file of model rules, cannot be used.
+    """
+    if not inputs.options.model:
+        return inputs
+    settings = load_settings()
+    rule = model_rules(settings).find(inputs.options.model)
+    calibration = calibration_of(None, rule)
+    budget = None if rule is None else rule.default_budget_tokens
+    options = replace(
+        inputs.options,
+        tail_nudge=settings.tail_nudge,
+        call_signature_sentinel=settings.call_signature_sentinel,
+    )
+    tools = inputs.format.render_tools(options.tools) if options.tools else ""
+    count = Tokenizer().count
+    return replace(
+        inputs,
+        options=options,
+        rule=rule,
+        calibration=calibration,
+        budget_tokens=None if budget is None else calibration.budget(budget),
+        system_tokens=count(system_text(options, inputs.state)),
+        tools_tokens=count(tools),
+    )
+
+
 def _tools(arguments: argparse.Namespace, session: SessionFile) -> tuple[str, ...]:
     if arguments.tools is None:
         # A provider's own shape is understood by its own format only.
@@ -188,14 +224,19 @@ class _Compiled:
         self._passes = _PrintedPasses()
         self._options = options_of(arguments, session)
         self._wire = FORMATS[arguments.to]
-        self._inputs = CompileInput(
-            options=self._options,
-            format=self._wire,
-            index=self._log.index,
-            compiled_seq=len(self._log.events),
-            state=appended.state,
-            opening_args=find_opening_args(self._log.events, self._options.reader.isolation_scope),
+        self._inputs = for_model(
+            CompileInput(
+                options=self._options,
+                format=self._wire,
+                index=self._log.index,
+                compiled_seq=len(self._log.events),
+                state=appended.state,
+                opening_args=find_opening_args(
+                    self._log.events, self._options.reader.isolation_scope
+                ),
+            )
         )
+        self._options = self._inputs.options
         observer = _Observers(self._trace, self._passes)
         self._result = run_pipeline(self._log.events, self._inputs, observer)
 

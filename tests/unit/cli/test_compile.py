@@ -172,3 +172,35 @@ def test_system_tools_and_state_beside_the_items_are_kept() -> None:
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="unknown format"):
         read_session("[]", format_name="morse")
+
+
+def test_what_is_known_of_the_model_is_gone_by(
+    session_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signatures = []
+    for model in ("gemini-2.5-pro", "gemini-3.1-pro"):
+        assert main(["compile", str(session_file), "--json", "--model", model]) == 0
+        request = json.loads(capsys.readouterr().out)
+        assert VALIDATORS["gemini"](request, model=model) == ()
+        signatures.append(request["contents"][1]["parts"][0].get("thoughtSignature"))
+    assert signatures == [None, "skip_thought_signature_validator"]
+
+
+def test_rules_of_the_operator_s_own_count_as_in_a_service(
+    session_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    narrow: Json = {
+        "family": "narrow",
+        "provider": "p",
+        "match": ["narrow"],
+        "window_tokens": [12, "ours"],
+    }
+    rules = {"rules_date": "2026-01-01", "families": [narrow]}
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps(rules), encoding="utf-8")
+    monkeypatch.setenv("FOLDLINE_MODEL_RULES", str(path))
+    assert main(["compile", str(session_file), "--to", "anthropic", "--model", "narrow"]) == 2
+    assert "tokens are needed, 12 allowed" in capsys.readouterr().err
