@@ -57,6 +57,7 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            stack.enter_context(telemetry.tracing())
             await stack.enter_async_context(loop_lag.measuring())
             parts = await stack.enter_async_context(build_parts(settings, telemetry))
             app.state.services = parts.services
@@ -88,7 +89,10 @@ def create_app(settings: Settings) -> FastAPI:
     # The last one added is the outermost.
     app.add_middleware(Compression)
     app.add_middleware(
-        RequestContext, meter=telemetry.meter, in_flight=_counted_in_flight(telemetry.metrics)
+        RequestContext,
+        meter=telemetry.meter,
+        in_flight=_counted_in_flight(telemetry.metrics),
+        tracer=telemetry.tracer,
     )
     app.add_middleware(AnswerHeaders)
     for router in ROUTERS:

@@ -127,6 +127,11 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "json", "console"] = Field(
         default="auto", description="`auto` is columns on a terminal, JSON elsewhere."
     )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="OpenTelemetry collector that takes traces by OTLP over HTTP, as in "
+        "`http://collector:4318`. Not set: nothing is traced.",
+    )
     verify_compile: bool = Field(
         default=False, description="Check every compiled answer against all invariants."
     )
@@ -252,7 +257,7 @@ class Settings(BaseSettings):
             raise ValueError(f"must have at least {MIN_ADMIN_KEY_CHARACTERS} characters")
         return value
 
-    @field_validator("summarizer_url")
+    @field_validator("summarizer_url", "otlp_endpoint")
     @classmethod
     def _is_http_url(cls, value: str | None) -> str | None:
         if value is None:
@@ -264,7 +269,10 @@ class Settings(BaseSettings):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("must be a URL that starts with http:// or https://")
         if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("must hold neither credentials nor a query; use SUMMARIZER_API_KEY")
+            raise ValueError(
+                "must hold neither credentials nor a query; a summarizer's key is a setting of its "
+                "own"
+            )
         return value
 
     @model_validator(mode="after")

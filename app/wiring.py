@@ -1,7 +1,7 @@
 """The composition root: builds the stores, the providers and the services from the settings."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -19,6 +19,8 @@ from app.jobs.registry import handlers
 from app.jobs.worker import Worker, WorkerLimits
 from app.observability.meter import Meter
 from app.observability.metrics import Metrics
+from app.observability.tracing import Tracer
+from app.observability.tracing_meter import TracingMeter
 from app.ports import JOBS_TOPIC, Hints, RateLimits, SummaryProvider
 from app.providers import hints as hinting
 from app.providers.clock import SystemClock
@@ -129,10 +131,16 @@ class Telemetry:
     meter: Meter
     #: Models are counted by what these know of them.
     rules: ModelRules
+    #: None: nothing is traced.
+    tracer: Tracer | None = None
+
+    def tracing(self) -> AbstractContextManager[None]:
+        """Send traces while the block runs, if there is somebody to send them to."""
+        return nullcontext() if self.tracer is None else self.tracer.running()
 
 
-def build_telemetry(settings: Settings) -> Telemetry:
-    """Return what a process counts with.
+def build_telemetry(settings: Settings, *, service: str = "foldline") -> Telemetry:
+    """Return what a process counts with, and what traces call it.
 
     Raises:
         SettingsError: the file of model rules cannot be used.
@@ -141,7 +149,12 @@ def build_telemetry(settings: Settings) -> Telemetry:
     metrics.gauge("build_info").labels(
         __version__, _built_from(), head_revision() or "none", rules.date
     ).set(1)
-    return Telemetry(metrics, Meter(metrics, rules, query_names()), rules)
+    names = query_names()
+    if settings.otlp_endpoint is None:
+        return Telemetry(metrics, Meter(metrics, rules, names), rules)
+    tracer = Tracer(settings.otlp_endpoint, service=service, version=__version__)
+    meter = TracingMeter(metrics, rules, names, tracer=tracer)
+    return Telemetry(metrics, meter, rules, tracer)
 
 
 def _built_from() -> str:

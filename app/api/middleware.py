@@ -4,6 +4,8 @@ import gzip
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
 
@@ -14,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import internal_error
 from app.observability.meter import Meter
+from app.observability.tracing import SpanContext, Tracer, read_traceparent
 
 #: Smaller answers gain nothing.
 MIN_COMPRESSED_BYTES: Final = 1024
@@ -57,9 +60,13 @@ def route_of(scope: Scope) -> str:
 class RequestContext:
     """Binds the request's id, echoes it, counts, and answers what nothing else caught."""
 
-    def __init__(self, app: ASGIApp, *, meter: Meter, in_flight: InFlight) -> None:
+    def __init__(
+        self, app: ASGIApp, *, meter: Meter, in_flight: InFlight, tracer: Tracer | None = None
+    ) -> None:
+        """Take, beside what counts, who is told of spans; None: nobody is."""
         self.app = app
         self._meter = meter
+        self._tracer = tracer
         self._in_flight = in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,14 +75,41 @@ class RequestContext:
             return
         self._in_flight.add(scope)
         try:
-            await self._answer(scope, receive, send)
+            await self._traced(scope, receive, send)
         finally:
             self._in_flight.remove(scope)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _traced(self, scope: Scope, receive: Receive, send: Send) -> None:
+        trace = Headers(scope=scope).get("traceparent")
+        if self._tracer is None:
+            with _bound_trace(read_traceparent(trace)):
+                await self._answer(scope, receive, send, trace)
+            return
+        context, token = self._tracer.begin(trace)
+        status = 500
+        started_s = time.perf_counter()
+        try:
+            with _bound_trace(context):
+                status = await self._answer(scope, receive, send, context.traceparent)
+        finally:
+            method, route = scope["method"], route_of(scope)
+            self._tracer.end(
+                context,
+                token,
+                f"{method} {route}",
+                duration_s=time.perf_counter() - started_s,
+                attributes={
+                    "http.request.method": method,
+                    "http.route": route,
+                    "http.response.status_code": status,
+                },
+                is_error=status >= HTTPStatus.INTERNAL_SERVER_ERROR,
+            )
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, trace: str | None) -> int:
+        """Answer; return the status, 0 when nobody was there any more to be answered."""
         headers = Headers(scope=scope)
         request_id = _request_id(headers)
-        trace = headers.get("traceparent")
         status = answer_bytes = 0
         started_s = time.perf_counter()
 
@@ -118,6 +152,14 @@ class RequestContext:
                 request_bytes=_length(headers),
                 response_bytes=answer_bytes,
             )
+        return status
+
+
+def _bound_trace(context: SpanContext | None) -> AbstractContextManager[object]:
+    """Have every line of the log name the trace, if there is one."""
+    if context is None:
+        return nullcontext()
+    return structlog.contextvars.bound_contextvars(trace_id=context.trace_id)
 
 
 def _length(headers: Headers) -> int | None:

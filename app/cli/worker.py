@@ -40,11 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     configure_logging(level=settings.log_level, line_format=settings.log_format)
     # Until the loop takes the signals over: nothing is begun that would have to be finished.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    telemetry = build_telemetry(settings)
+    telemetry = build_telemetry(settings, service="foldline-worker")
     with (
         bound_metrics_socket(settings) as listener,
         running_database(settings) as url,
         answering_scrapes(telemetry.metrics, listener),
+        telemetry.tracing(),
     ):
         if settings.migrates_on_start:
             asyncio.run(migrate(url))
