@@ -61,6 +61,7 @@ def create_app(settings: Settings) -> FastAPI:
             await stack.enter_async_context(loop_lag.measuring())
             parts = await stack.enter_async_context(build_parts(settings, telemetry))
             app.state.services = parts.services
+            parts.services.stream_events.is_draining = lambda: bool(app.state.draining)
             if settings.worker == "embedded":
                 worker = running(
                     parts.worker,

@@ -300,6 +300,11 @@ class EventLog(Protocol):
         The reader is only asked for the arguments that opened its scope.
         """
 
+    async def heads(
+        self, connection: Connection, uids: Sequence[UUID]
+    ) -> Mapping[UUID, tuple[UUID, int]]:
+        """Return the incarnation and the head of those sessions that exist, in one statement."""
+
     async def list_events(
         self, connection: Connection, key: SessionKey, wanted: EventFilter, index: Index
     ) -> Sequence[LoggedEvent]:

@@ -201,6 +201,12 @@ class Settings(BaseSettings):
         default=64 * 1024 * 1024,
         description="Memory for what compiles keep to go on from; 0 keeps nothing.",
     )
+    max_streams: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=1000, description="Event streams that this process keeps open at most."
+    )
+    tenant_streams: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=100, description="Of these, event streams of one tenant."
+    )
     min_seq_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(
         default=0, description="How long a read waits for a `min_seq` above the head."
     )

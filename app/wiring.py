@@ -72,6 +72,7 @@ from app.services.run_compile import RunCompile
 from app.services.schedule_compaction import ScheduleCompaction
 from app.services.sessions import ManageSessions
 from app.services.settled_compiles import SettledCompiles
+from app.services.stream_events import StreamEvents, StreamLimits
 from app.settings import Settings, SettingsError
 from app.storage.api_keys import PgApiKeys
 from app.storage.audit_log import PgAuditLog
@@ -219,6 +220,7 @@ async def build_parts(
             try:
                 yield parts
             finally:
+                await parts.services.stream_events.close()
                 await parts.compiles.close()
     finally:
         await engine.dispose()
@@ -330,6 +332,17 @@ def _parts(
         verify_compile=settings.verify_compile,
     )
     read_events = ReadEvents(database=database, log=log, preparer=preparer)
+    streams = StreamEvents(
+        database=database,
+        log=log,
+        read_events=read_events,
+        hints=outside.hints,
+        limits=StreamLimits(
+            max_streams=settings.max_streams, tenant_streams=settings.tenant_streams
+        ),
+    )
+    sse_clients = telemetry.metrics.gauge("sse_clients")
+    telemetry.metrics.before_scrape(lambda: sse_clients.set(streams.count))
     reads = PgCompactionReads(log, preparer.derive)
     recall_events = RecallEvents(database=database, log=log, search=PgEventSearch(), meter=meter)
     fold_events = FoldEvents(database=database, log=log, jobs=jobs, append_marker=append_marker)
@@ -392,6 +405,7 @@ def _parts(
         ),
         append_events=append_events,
         read_events=read_events,
+        stream_events=streams,
         resume_invocation=ResumeInvocation(
             database=database, log=log, preparer=preparer, read_events=read_events
         ),

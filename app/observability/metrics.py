@@ -53,6 +53,7 @@ gauge   | build_info                           | version revision schema rules_d
 counter | http_requests_total                  | method route status | Requests answered.
 LAT     | http_request_duration_seconds        | method route status_class(2xx,3xx,4xx,5xx) | From the request to the end of its answer.
 gauge   | http_requests_in_flight              | route | Requests that are being answered now.
+gauge   | sse_clients                          | | Event streams that are open now.
 BYTES   | http_request_size_bytes              | route | Size of request bodies as they were sent.
 BYTES   | http_response_size_bytes             | route | Size of answers as they were sent, compressed or not.
 counter | events_appended_total                | kind(EVENT_KINDS) source(api,import,worker) | Events stored.

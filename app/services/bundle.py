@@ -27,6 +27,7 @@ from app.services.request_compaction import RequestCompaction
 from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
 from app.services.sessions import ManageSessions
+from app.services.stream_events import StreamEvents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class Services:
     apps: ManageApps
     append_events: AppendEvents
     read_events: ReadEvents
+    stream_events: StreamEvents
     resume_invocation: ResumeInvocation
     rewind_session: RewindSession
     pin_events: PinEvents

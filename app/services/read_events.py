@@ -1,6 +1,7 @@
 """Read the log back: every event as it was sent, with what has become of it."""
 
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from app.core.canonical import canonical_json
 from app.core.errors import EventNotFoundError, InvalidInputError, SessionNotFoundError
@@ -43,6 +44,8 @@ class EventPage:
     last_seq: int | None
     has_more: bool
     head_seq: int
+    #: Of the session that was read.
+    incarnation: UUID
 
 
 class ReadEvents:
@@ -87,6 +90,7 @@ class ReadEvents:
             kept[-1].seq if kept else None,
             has_more,
             session.head_seq,
+            session.incarnation,
         )
 
     async def one(

@@ -10,6 +10,7 @@ to the commit, so seqs are dense, and what was loaded under the lock still stand
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, LiteralString
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -150,6 +151,12 @@ class PgEventLog:
             derive=self._derive,
         )
 
+    async def heads(
+        self, connection: AsyncConnection, uids: Sequence[UUID]
+    ) -> Mapping[UUID, tuple[UUID, int]]:
+        rows = await fetch(connection, _HEADS, list(uids))
+        return {row["session_uid"]: (row["incarnation"], row["head_seq"]) for row in rows}
+
     async def list_events(
         self, connection: AsyncConnection, key: SessionKey, wanted: EventFilter, index: Index
     ) -> Sequence[LoggedEvent]:
@@ -233,6 +240,13 @@ def _locked(row: Row | None) -> LockedSession | None:
         is_invocation_complete=row["is_invocation_complete"],
     )
 
+
+# For many sessions at once: one look for all that a process follows.
+_HEADS: Final[LiteralString] = """
+    SELECT session_uid, incarnation, head_seq
+    FROM sessions
+    WHERE session_uid = ANY ($1::uuid[])
+"""
 
 _FIND_EVENTS: Final[LiteralString] = """
     SELECT e.id, e.seq, e.body_hash, e.tokens

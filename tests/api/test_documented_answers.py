@@ -40,7 +40,10 @@ OPERATIONS: Final = sorted(
         if getattr(route, "include_in_schema", True)
     }
 )
-NAMES: Final = [f"{method} {path}" for path, method in OPERATIONS]
+#: They go on until the client has heard enough.
+ENDLESS: Final = {("/v1/sessions/{sid}/events/stream", "GET")}
+ENDING: Final = [operation for operation in OPERATIONS if operation not in ENDLESS]
+NAMES: Final = [f"{method} {path}" for path, method in ENDING]
 EVENTS: Final = [
     {"id": "e1", "invocation_id": "i1", "author": "user", "content": "Where is it?"},
     {"id": "e2", "invocation_id": "i1", "author": "a", "content": {"role": "model", "parts": [
@@ -122,12 +125,12 @@ def test_the_document_has_every_route(document: Any) -> None:
     assert set(OPERATIONS) == documented
 
 
-@pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=NAMES)
+@pytest.mark.parametrize(("path", "method"), ENDING, ids=NAMES)
 def test_every_answer_is_as_documented(document: Any, path: str, method: str) -> None:
     check_operation(document, path, method, examples=EXAMPLES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=NAMES)
+@pytest.mark.parametrize(("path", "method"), ENDING, ids=NAMES)
 def test_many_answers_are_as_documented(document: Any, path: str, method: str) -> None:
     check_operation(document, path, method, examples=EXAMPLES_OF_THE_SLOW_LANE)

@@ -72,6 +72,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     f"post {S}/events": Operation(scopes=WRITE, body={"events": [user("more")]}),
     f"get {S}/events": Operation(scopes=READ),
     f"get {S}/events/{{seq_or_id}}": Operation(scopes=READ, parameters={"seq_or_id": "one"}),
+    f"get {S}/events/stream": Operation(scopes=READ, is_endless=True),
     f"get {S}/invocations/{{id}}": Operation(scopes=READ, parameters={"id": "invocation"}),
     f"post {S}/rewind": Operation(scopes=WRITE, body={"to_seq": 1}),
     f"get {S}/pins": Operation(scopes=READ),

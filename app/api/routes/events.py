@@ -1,8 +1,9 @@
 """The log: append, read back, rewind, pin."""
 
+import re
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Response
 
 from app.api.answers import json_answer, text_answer
 from app.api.bodies import JsonBody, json_body, request_body
@@ -13,10 +14,12 @@ from app.api.dependencies import (
     IfMatch,
     ServicesHere,
     SessionHere,
+    bearer_key,
     check_scope,
     expected,
     requires,
 )
+from app.api.event_stream import MEDIA_TYPE, EventStream
 from app.api.schemas.events import (
     AppendAnswer,
     AppendRequest,
@@ -28,6 +31,7 @@ from app.api.schemas.events import (
     PinsRequest,
     ReaderQuery,
     RewindRequestBody,
+    StreamQuery,
     append_answer,
     event_text,
     events_page_text,
@@ -48,6 +52,8 @@ router: Final = APIRouter()
 CAN_READ: Final = [Depends(requires("events:read"))]
 CAN_WRITE: Final = [Depends(requires("events:write"))]
 KEPT: Final = ("events", "items")
+LAST_EVENT_ID: Final = "/header/Last-Event-ID"
+_SEQ: Final = re.compile(r"[0-9]{1,19}")
 
 AppendBody = Annotated[JsonBody[AppendRequest], Depends(json_body(AppendRequest, kept=KEPT))]
 RewindBody = Annotated[JsonBody[RewindRequestBody], Depends(json_body(RewindRequestBody))]
@@ -148,6 +154,43 @@ def _seq_of(position: list[Any]) -> int:
 def _check_reader(caller: Principal, reader: Reader | None) -> None:
     # What a reader may see, its own runner may read; everything is for an operator.
     check_scope(caller, *(("events:read",) if reader is None else ("events:read", "compile")))
+
+
+@router.get(
+    "/v1/sessions/{sid}/events/stream",
+    status_code=200,
+    response_class=EventStream,
+    responses={200: {"description": "Server-sent events", "content": {MEDIA_TYPE: {}}}},
+)
+async def stream_events(
+    *,
+    bundle: ServicesHere,
+    key: SessionHere,
+    caller: Caller,
+    query: Annotated[StreamQuery, Query()],
+    authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> Response:
+    """Follow the log: every event once and in order, after `Last-Event-ID` or `after_seq`; without
+    either, what comes from now on."""
+    _check_reader(caller, query.reader)
+    after_seq = query.after_seq if last_event_id is None else _event_seq(last_event_id)
+
+    async def check() -> None:
+        still = await bundle.authenticate(bearer_key(authorization))
+        _check_reader(still, query.reader)
+
+    pointer = "/query/after_seq" if last_event_id is None else LAST_EVENT_ID
+    follower = await bundle.stream_events.open(
+        key, reader=query.reader, after_seq=after_seq, pointer=pointer
+    )
+    return EventStream(follower, check)
+
+
+def _event_seq(last_event_id: str) -> int:
+    if _SEQ.fullmatch(last_event_id) is None or int(last_event_id) > MAX_SEQ:
+        raise InvalidInputError("must be a seq", pointer=LAST_EVENT_ID)
+    return int(last_event_id)
 
 
 @router.get("/v1/sessions/{sid}/events/{seq_or_id:path}", response_model=EventAnswer)

@@ -193,6 +193,12 @@ class EventsQuery(ReaderQuery):
         )
 
 
+class StreamQuery(ReaderQuery):
+    """Whose view to stream, and from where; `Last-Event-ID` goes before it."""
+
+    after_seq: Position | None = None
+
+
 def event_text(view: EventView) -> str:
     """Return an event as JSON text: its own members as they were sent, and what we know of it."""
     members = split_members(view.body)
