@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import product
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from app.core.compile.breaks import Break
 from app.core.compile.inputs import CompileResult
@@ -67,15 +67,18 @@ class Facts(Protocol):
         """Age of the oldest open transaction."""
 
 
-class _Children(dict[Any, Any]):
-    """Children of a metric by the values of its labels, each looked up once."""
+S = TypeVar("S")
 
-    def __init__(self, metric: Any) -> None:  # noqa: ANN401  counter, gauge or histogram
+
+class _Children(dict[str | tuple[str, ...], S]):
+    """Series of a metric by the values of its labels, each looked up once."""
+
+    def __init__(self, labels: Callable[..., S]) -> None:
         super().__init__()
-        self._metric = metric
+        self._labels = labels
 
-    def __missing__(self, values: str | tuple[str, ...]) -> Any:  # noqa: ANN401
-        made = self._metric.labels(*((values,) if isinstance(values, str) else values))
+    def __missing__(self, values: str | tuple[str, ...]) -> S:
+        made = self._labels(*((values,) if isinstance(values, str) else values))
         self[values] = made
         return made
 
@@ -89,53 +92,53 @@ class Meter:
         self._rules = rules
         self._query_names = query_names
         self._family: Callable[[str], tuple[str, str]] = lru_cache(KNOWN_MODELS)(self._family_of)
-        self._requests = _Children(counter("http_requests_total"))
-        self._request_s = _Children(histogram("http_request_duration_seconds"))
-        self._request_bytes = _Children(histogram("http_request_size_bytes"))
-        self._response_bytes = _Children(histogram("http_response_size_bytes"))
-        self._appended = _Children(counter("events_appended_total"))
-        self._batch_events = histogram("append_batch_size_events")
-        self._conflicts = _Children(counter("append_conflicts_total"))
-        self._duplicates = _Children(counter("append_duplicates_total"))
-        self._lock_wait_s = _Children(histogram("session_lock_wait_seconds"))
-        self._compile_s = _Children(histogram("compile_duration_seconds"))
-        self._stage_s = metrics.loop_histogram("compile_stage_duration_seconds")
-        self._scanned = histogram("compile_events_scanned")
-        self._output_tokens = _Children(histogram("compile_output_tokens"))
-        self._segment_tokens = _Children(counter("compile_tokens_by_segment_total"))
-        self._compiles = _Children(counter("compile_outcomes_total"))
-        self._repairs = _Children(counter("compile_repairs_total"))
-        self._dropped = _Children(counter("compile_events_dropped_total"))
-        self._cache_results = _Children(counter("compile_cache_requests_total"))
-        self._breaks = _Children(counter("prefix_breaks_total"))
-        self._shared_ratio = _Children(histogram("prefix_shared_ratio"))
-        self._reasoning = _Children(counter("reasoning_items_total"))
-        self._cache_tokens = _Children(counter("provider_cache_tokens_total"))
-        self._expected_tokens = _Children(counter("provider_cache_expected_tokens_total"))
-        self._misses = _Children(counter("provider_cache_miss_total"))
-        self._overflows = _Children(counter("provider_overflow_total"))
-        self._estimate_errors = _Children(histogram("token_estimate_error_ratio"))
-        self._compactions = _Children(counter("compactions_total"))
-        self._compaction_s = _Children(histogram("compaction_duration_seconds"))
-        self._compaction_ratio = _Children(histogram("compaction_ratio"))
-        self._compaction_tokens = _Children(counter("compaction_tokens_total"))
-        self._summarizer_requests = _Children(counter("summarizer_requests_total"))
-        self._summarizer_s = _Children(histogram("summarizer_duration_seconds"))
-        self._summarizer_cost = _Children(counter("summarizer_cost_usd_total"))
-        self._job_wait_s = _Children(histogram("job_wait_seconds"))
-        self._job_run_s = _Children(histogram("job_run_seconds"))
-        self._job_retries = _Children(counter("job_retries_total"))
-        self._leases_lost = _Children(counter("job_lease_lost_total"))
-        self._pool_wait_s = _Children(histogram("db_pool_wait_seconds"))
-        self._query_s = _Children(histogram("db_query_duration_seconds"))
+        self._requests = _Children(counter("http_requests_total").labels)
+        self._request_s = _Children(histogram("http_request_duration_seconds").labels)
+        self._request_bytes = _Children(histogram("http_request_size_bytes").labels)
+        self._response_bytes = _Children(histogram("http_response_size_bytes").labels)
+        self._appended = _Children(counter("events_appended_total").labels)
+        self._batch_events = histogram("append_batch_size_events").labels()
+        self._conflicts = _Children(counter("append_conflicts_total").labels)
+        self._duplicates = _Children(counter("append_duplicates_total").labels)
+        self._lock_wait_s = _Children(histogram("session_lock_wait_seconds").labels)
+        self._compile_s = _Children(histogram("compile_duration_seconds").labels)
+        self._stage_s = _Children(histogram("compile_stage_duration_seconds").labels)
+        self._scanned = histogram("compile_events_scanned").labels()
+        self._output_tokens = _Children(histogram("compile_output_tokens").labels)
+        self._segment_tokens = _Children(counter("compile_tokens_by_segment_total").labels)
+        self._compiles = _Children(counter("compile_outcomes_total").labels)
+        self._repairs = _Children(counter("compile_repairs_total").labels)
+        self._dropped = _Children(counter("compile_events_dropped_total").labels)
+        self._cache_results = _Children(counter("compile_cache_requests_total").labels)
+        self._breaks = _Children(counter("prefix_breaks_total").labels)
+        self._shared_ratio = _Children(histogram("prefix_shared_ratio").labels)
+        self._reasoning = _Children(counter("reasoning_items_total").labels)
+        self._cache_tokens = _Children(counter("provider_cache_tokens_total").labels)
+        self._expected_tokens = _Children(counter("provider_cache_expected_tokens_total").labels)
+        self._misses = _Children(counter("provider_cache_miss_total").labels)
+        self._overflows = _Children(counter("provider_overflow_total").labels)
+        self._estimate_errors = _Children(histogram("token_estimate_error_ratio").labels)
+        self._compactions = _Children(counter("compactions_total").labels)
+        self._compaction_s = _Children(histogram("compaction_duration_seconds").labels)
+        self._compaction_ratio = _Children(histogram("compaction_ratio").labels)
+        self._compaction_tokens = _Children(counter("compaction_tokens_total").labels)
+        self._summarizer_requests = _Children(counter("summarizer_requests_total").labels)
+        self._summarizer_s = _Children(histogram("summarizer_duration_seconds").labels)
+        self._summarizer_cost = _Children(counter("summarizer_cost_usd_total").labels)
+        self._job_wait_s = _Children(histogram("job_wait_seconds").labels)
+        self._job_run_s = _Children(histogram("job_run_seconds").labels)
+        self._job_retries = _Children(counter("job_retries_total").labels)
+        self._leases_lost = _Children(counter("job_lease_lost_total").labels)
+        self._pool_wait_s = _Children(histogram("db_pool_wait_seconds").labels)
+        self._query_s = _Children(histogram("db_query_duration_seconds").labels)
         self._elected = metrics.elected
         labels = metrics.definition("jobs").labels
         self._no_jobs: dict[tuple[str, ...], float] = dict.fromkeys(
             product(labels["queue"], labels["state"]), 0.0
         )
-        self._recalls = _Children(counter("recall_requests_total"))
-        self._recall_tokens = _Children(counter("recall_tokens_total"))
-        self._loop_lag_s = histogram("event_loop_lag_seconds")
+        self._recalls = _Children(counter("recall_requests_total").labels)
+        self._recall_tokens = _Children(counter("recall_tokens_total").labels)
+        self._loop_lag_s = histogram("event_loop_lag_seconds").labels()
 
     # HTTP
 
@@ -222,7 +225,9 @@ class Meter:
             self._cache_results[cache].inc()
         how = "incremental" if cache == "hit" else "full"
         self._compile_s[wire_format, how].observe(sum(timing_ms.values()) / 1000)
-        self._stage_s.observe_all((name, spent / 1000) for name, spent in timing_ms.items())
+        stage_s = self._stage_s
+        for name, spent in timing_ms.items():
+            stage_s[name].observe(spent / 1000)
         self._scanned.observe(scanned)
         self._output_tokens[wire_format].observe(total)
         for segment, tokens in tokens_by_segment.items():

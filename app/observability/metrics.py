@@ -12,15 +12,12 @@ from typing import Final, TypeAlias, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
     Gauge,
-    Histogram,
     ProcessCollector,
-    disable_created_metrics,
 )
 from prometheus_client.exposition import choose_encoder
 
-from app.observability.collectors import ElectedGauges, LoopHistogram
+from app.observability.collectors import ElectedGauges, LoopCounter, LoopHistogram
 
 #: Upper bounds of buckets, by the name that the table uses.
 BUCKETS: Final[Mapping[str, tuple[float, ...]]] = {
@@ -46,8 +43,7 @@ VALUES: Final[Mapping[str, str]] = {
 }
 
 #: One metric a line: kind or buckets, name without its prefix, labels, meaning. The unit is the end
-#: of the name. ``elected`` is a gauge of the whole database, which one worker alone tells; ``loop``
-#: is a histogram of LAT that only the event loop writes to.
+#: of the name. ``elected`` is a gauge of the whole database, which one worker alone tells.
 TABLE: Final = """
 gauge   | build_info                           | version revision schema rules_date | Always 1: what is running.
 counter | http_requests_total                  | method route status | Requests answered.
@@ -62,7 +58,7 @@ counter | append_conflicts_total               | reason(head_moved,id_reused,ide
 counter | append_duplicates_total              | level(event,request) | Events or whole requests that had been stored before.
 LAT     | session_lock_wait_seconds            | op(append,marker,fold) | Wait for the lock of a session, round trip included.
 LAT     | compile_duration_seconds             | format cache(incremental,full) | Time of a compile, from the read to the answer's text; incremental: it went on from an earlier one.
-loop    | compile_stage_duration_seconds       | stage | Time of one step of a compile: the read, a pass, the answer.
+LAT     | compile_stage_duration_seconds       | stage | Time of one step of a compile: the read, a pass, the answer.
 N       | compile_events_scanned               | | Events that a compile read.
 TOK     | compile_output_tokens                | format | Tokens of a compiled request.
 counter | compile_tokens_by_segment_total      | segment(SEGMENTS) | Tokens of compiled requests.
@@ -102,8 +98,8 @@ LAT     | event_loop_lag_seconds               | | How late the event loop runs 
 
 PREFIX: Final = "foldline_"
 
-Metric: TypeAlias = Counter | Gauge | Histogram | LoopHistogram
-M = TypeVar("M", Counter, Gauge, Histogram, LoopHistogram)
+Metric: TypeAlias = Gauge | LoopCounter | LoopHistogram
+M = TypeVar("M", Gauge, LoopCounter, LoopHistogram)
 
 _LABEL: Final = re.compile(r"(\w+)(?:\(([^)]*)\))?")
 
@@ -112,7 +108,7 @@ _LABEL: Final = re.compile(r"(\w+)(?:\(([^)]*)\))?")
 class Definition:
     """A line of the table."""
 
-    #: ``counter``, ``gauge``, ``elected``, ``histogram`` or ``loop``.
+    #: ``counter``, ``gauge``, ``elected`` or ``histogram``.
     kind: str
     #: With the prefix.
     name: str
@@ -125,7 +121,7 @@ class Definition:
     @property
     def type(self) -> str:
         """What a scrape says that it is."""
-        return {"elected": "gauge", "loop": "histogram"}.get(self.kind, self.kind)
+        return "gauge" if self.kind == "elected" else self.kind
 
 
 def definitions() -> tuple[Definition, ...]:
@@ -136,7 +132,7 @@ def definitions() -> tuple[Definition, ...]:
 def _definition(line: str) -> Definition:
     kind, name, labels, meaning = (cell.strip() for cell in line.split("|"))
     values = {label: _values(given) for label, given in _LABEL.findall(labels)}
-    buckets = BUCKETS["LAT"] if kind == "loop" else BUCKETS.get(kind, ())
+    buckets = BUCKETS.get(kind, ())
     kind = "histogram" if kind in BUCKETS else kind
     return Definition(kind, PREFIX + name, values, meaning, buckets)
 
@@ -149,8 +145,6 @@ class Metrics:
     """The metrics of a process, by their names without the prefix."""
 
     def __init__(self) -> None:
-        # A second line a counter, with the time at which it began: nothing of ours asks for it.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._before_scrape: list[Callable[[], None]] = []
         self._by_name: dict[str, Metric] = {}
@@ -171,17 +165,15 @@ class Metrics:
 
     def _made(self, definition: Definition) -> Metric:
         name, meaning, labels = definition.name, definition.meaning, tuple(definition.labels)
-        if definition.kind == "loop":
-            histogram = LoopHistogram(name, meaning, labels[0], definition.buckets)
-            self._registry.register(histogram)
-            return histogram
-        made: Counter | Gauge | Histogram
-        if definition.kind == "histogram":
-            buckets = definition.buckets
-            made = Histogram(name, meaning, labels, buckets=buckets, registry=self._registry)
+        made: Metric
+        if definition.kind == "gauge":
+            made = Gauge(name, meaning, labels, registry=self._registry)
+        elif definition.kind == "counter":
+            made = LoopCounter(name, meaning, labels)
+            self._registry.register(made)
         else:
-            kind = Counter if definition.kind == "counter" else Gauge
-            made = kind(name, meaning, labels, registry=self._registry)
+            made = LoopHistogram(name, meaning, labels, definition.buckets)
+            self._registry.register(made)
         # Of a single label the values are there from the start, so that the first time that
         # something happens is a rise. With more labels most combinations never occur.
         if len(labels) == 1:
@@ -193,20 +185,16 @@ class Metrics:
         """Return a line of the table."""
         return self._definitions[name]
 
-    def counter(self, name: str) -> Counter:
+    def counter(self, name: str) -> LoopCounter:
         """Return a counter of the table."""
-        return self._of(name, Counter)
+        return self._of(name, LoopCounter)
 
     def gauge(self, name: str) -> Gauge:
         """Return a gauge of the table."""
         return self._of(name, Gauge)
 
-    def histogram(self, name: str) -> Histogram:
+    def histogram(self, name: str) -> LoopHistogram:
         """Return a histogram of the table."""
-        return self._of(name, Histogram)
-
-    def loop_histogram(self, name: str) -> LoopHistogram:
-        """Return a histogram of the table that only the event loop writes to."""
         return self._of(name, LoopHistogram)
 
     def _of(self, name: str, kind: type[M]) -> M:
