@@ -55,6 +55,17 @@ def test_the_program_prints_what_is_shown_below_it(
     assert capsys.readouterr().out == shown
 
 
+def test_a_scrape_after_the_walk_says_what_is_shown() -> None:
+    with running_service() as url, httpx.Client(base_url=url) as client:
+        for example in examples():
+            body = {} if example.body is None else {"json": example.body}
+            client.request(example.method, example.path, **body)
+        lines = client.get("/metrics").text.splitlines()
+    shown = [line for line in _section("Watching it").splitlines() if line.startswith("foldline_")]
+    assert len(shown) >= 3
+    assert set(shown) <= set(lines)
+
+
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)
 def test_every_command_exists_and_the_quick_ones_run(words: list[str]) -> None:
     while "=" in words[0]:
