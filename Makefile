@@ -61,7 +61,7 @@ bench: $(STAMP) ## measure compile against google-adk, simulate prices of foldin
 	$(BIN)/python -m tests.benchmarks.bench_compile $(BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.simulate_prices
 
-bench-long: $(STAMP) ## hold a conversation of 10,000 turns; takes an hour
+bench-long: $(STAMP) ## hold a conversation of 10,000 turns; takes some ten minutes
 	$(BIN)/python -m tests.benchmarks.bench_long_run
 
 image: ## build the Dockerfile without a container engine and run the result; as root on Debian
