@@ -234,10 +234,12 @@ async def test_facts_of_markers_are_what_they_name(large: Large) -> None:
 async def test_markers_and_deltas_are_found_among_the_events(large: Large) -> None:
     database, key = large
 
-    marked = await _plan(database, markers._MARKERS, key.uid, FOREVER)
+    marked = await _plan(database, markers._MARKERS, key.uid, FOREVER, 0)
+    since = await _plan(database, markers._MARKERS, key.uid, FOREVER, HEAD - 1)
     changed = await _plan(database, state._STATE_SOURCES, key.uid, FOREVER, "{}")
 
     assert _rows(marked, "events") == 2
+    assert _rows(since, "events") <= 2
     assert _rows(changed, "events") == 0
 
 
