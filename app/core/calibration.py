@@ -22,6 +22,8 @@ MIN_TOKENS: Final = 200
 #: What lies outside is no tokenizer: the report is of another request, or was cut.
 MIN_RATIO: Final = 0.25
 MAX_RATIO: Final = 4.0
+#: No model in use takes less.
+LEAST_WINDOW: Final = 1_000
 #: Where nothing is known of a model, counts may be off by this.
 UNKNOWN_ERROR_PERCENT: Final = 25
 #: However well a model is known, framing and rounding stay.
@@ -125,6 +127,22 @@ def calibration_of(learnt: Learnt | None, rule: ModelRule | None) -> Calibration
         error_percent=rule.tokenizer.error_percent,
         limit_tokens=limit_tokens,
     )
+
+
+def is_believable(limit: int | None, actual: int | None, *, ours: int) -> bool:
+    """Tell whether a provider's words on a request that was too long can be of that request.
+
+    Args:
+        limit: what it says that it takes; None when it does not say.
+        actual: what it says that the request had.
+        ours: what the request had by the model's calibrated count.
+    """
+    if limit is not None and limit < LEAST_WINDOW:
+        return False
+    if actual is None:
+        return True
+    low, high = sorted((actual, ours))
+    return high <= low * MAX_RATIO or high - low <= LEAST_WINDOW
 
 
 def limit_after_overflow(

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import structlog
 
-from app.core.calibration import calibration_of, limit_after_overflow
+from app.core.calibration import calibration_of, is_believable, limit_after_overflow
 from app.core.errors import SessionNotFoundError
 from app.core.model_rules import ModelRule, ModelRules
 from app.core.overflow import ErrorReading, is_truncated
@@ -203,6 +203,11 @@ class ReportUsage:
             return told
         rule = self._rules.find(request.model)
         learnt = await self._reports.lock_learnt(connection, key.tenant_id, request.model)
+        ours = calibration_of(learnt, rule).tokens(request.tokens)
+        if not is_believable(reading.input_limit_tokens, reading.input_tokens, ours=ours):
+            # What is learnt counts for every session of the tenant.
+            log.warning("overflow_not_believed", ours=ours, limit=reading.input_limit_tokens)
+            return told
         is_first = await self._reports.claim(connection, key, request.fingerprint)
         if is_first and reading.input_tokens is not None:
             learnt = learnt.report(ours=request.tokens, theirs=reading.input_tokens)

@@ -61,7 +61,8 @@ def answer(events: Events, inputs: CompileInput) -> tuple[CompileResult, dict[st
     reply = newest_reply(events, result, reader)
     report = newest_report(result, events, reader)
     told: dict[str, object] = {
-        "request": request_fields(result, inputs.format, inputs.options),
+        # In the order of its fields: equal bytes, not only equal values.
+        "request": list(request_fields(result, inputs.format, inputs.options).items()),
         "chain": result.chain,
         "fingerprints": (result.prefix_fingerprint, result.sent_fingerprint, result.prefix_count),
         "repairs": result.repairs,

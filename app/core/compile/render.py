@@ -167,7 +167,11 @@ def _joined(
         last[wire.history_field],
     ]
     history = ",".join(piece for piece in pieces if piece)
-    return {**last, **settled.fields, **head, wire.history_field: f"[{history}]"}
+    # In the order in which a whole request has them.
+    beside = {**settled.fields, **last}
+    return {**head, wire.history_field: f"[{history}]"} | {
+        name: text for name, text in beside.items() if name not in head
+    }
 
 
 def items_of(contents: Sequence[RenderedContent], wire: Format, model: str) -> dict[str, str]:

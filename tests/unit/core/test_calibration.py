@@ -1,5 +1,6 @@
 """Learning how a provider counts."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ from app.core.calibration import (
     Calibration,
     Learnt,
     calibration_of,
+    is_believable,
     limit_after_overflow,
 )
 from app.providers.model_rules import load_model_rules
@@ -102,3 +104,25 @@ def test_a_larger_request_that_is_taken_raises_the_limit_again() -> None:
     assert learnt.accepted(8_000).limit_tokens == 9_000
     assert learnt.accepted(9_500).limit_tokens == 9_500
     assert Learnt().accepted(9_500).limit_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "actual", "ours", "is_so"),
+    [
+        (200_000, 214_000, 190_000, True),
+        (None, None, 190_000, True),
+        (8_192, None, 9_000, True),
+        # Nobody's window.
+        (5, 9, 6, False),
+        (0, None, 50_000, False),
+        # Of another request: ours was of a few words.
+        (3_000, 4_200, 12, False),
+        (128_000, 129_000, 1_800, False),
+        # Framing alone makes much of a small difference.
+        (1_000, 1_010, 200, True),
+    ],
+)
+def test_only_what_can_be_of_the_request_is_believed(
+    limit: int | None, actual: int | None, ours: int, *, is_so: bool
+) -> None:
+    assert is_believable(limit, actual, ours=ours) is is_so
