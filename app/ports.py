@@ -408,6 +408,12 @@ class Sessions(Protocol):
     ) -> bool:
         """Erase the session through the audited function; False if there is none."""
 
+    async def expired(self, connection: Connection, *, limit: int) -> Sequence[UUID]:
+        """Return sessions whose time to live has passed, the longest ago first."""
+
+    async def erase_expired(self, connection: Connection, uid: UUID, *, actor: str) -> bool:
+        """Erase a session, in a transaction of its own; False if an append has come first."""
+
     async def app_policy(self, connection: Connection, tenant_id: str, app_name: str) -> Json:
         """Return the app's default policy, None without one."""
 

@@ -51,6 +51,7 @@ from app.services.count_tokens import CountTokens
 from app.services.elide_events import ElideEvents
 from app.services.enforce_quotas import EnforceQuotas
 from app.services.expand_events import ExpandEvents
+from app.services.expire_sessions import ExpireSessions
 from app.services.explicit_caches import ExplicitCaches
 from app.services.fold_events import FoldEvents
 from app.services.limit_rates import LimitRates
@@ -370,6 +371,7 @@ def _parts(
         queue=jobs,
         handlers=handlers(compact_session),
         meter=meter,
+        expire=ExpireSessions(database=database, sessions=sessions),
         limits=WorkerLimits(
             jobs=settings.worker_jobs,
             per_tenant=settings.tenant_jobs,

@@ -42,6 +42,8 @@ RENEWALS_PER_LEASE: Final = 3
 KEEP_ENDED_S: Final = 7 * 86_400
 PRUNE_EVERY_S: Final = 3_600
 PRUNE_LIMIT: Final = 1_000
+#: How late a session may be erased after its time to live.
+EXPIRE_EVERY_S: Final = 30
 
 #: Spreads what would otherwise happen at once; nothing secret.
 _RANDOM: Final = random.Random()  # noqa: S311
@@ -72,8 +74,10 @@ class Worker:
         queue: JobQueue,
         handlers: Mapping[str, Handler],
         meter: Meter,
+        expire: Callable[[], Awaitable[int]] | None = None,
         limits: WorkerLimits | None = None,
     ) -> None:
+        """Take, beside what jobs need, what erases sessions whose time has passed."""
         self._database = database
         self._queue = queue
         self._handlers = handlers
@@ -83,6 +87,8 @@ class Worker:
         self._signal = asyncio.Event()
         self._stopping = False
         self._prune_at_s = time.monotonic() + _RANDOM.uniform(0, PRUNE_EVERY_S)
+        self._expire = expire
+        self._expire_at_s = time.monotonic() + _RANDOM.uniform(0, EXPIRE_EVERY_S)
 
     def wake(self) -> None:
         """Look for work now; for whoever left some, on the worker's own loop."""
@@ -113,6 +119,7 @@ class Worker:
                 elif claimed:
                     pause_s = SHORTEST_PAUSE_S
                 await self._prune_sometimes()
+                await self._expire_sometimes()
                 await self._wait(pause_s)
                 pause_s = min(pause_s * PAUSE_GROWTH, LONGEST_PAUSE_S)
             await self._stop(grace_s)
@@ -271,6 +278,15 @@ class Worker:
             return
         if pruned:
             log.info("jobs_pruned", jobs=pruned)
+
+    async def _expire_sometimes(self) -> None:
+        if self._expire is None or time.monotonic() < self._expire_at_s:
+            return
+        self._expire_at_s = time.monotonic() + EXPIRE_EVERY_S
+        try:
+            await self._expire()
+        except StorageError:
+            log.warning("sessions_not_expired", exc_info=True)
 
 
 def _told(error: Exception) -> dict[str, Json]:

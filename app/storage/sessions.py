@@ -8,6 +8,7 @@ Whoever changes the state of a session holds the lock of its row (``PgEventLog.l
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, LiteralString
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -121,6 +122,16 @@ class PgSessions:
     ) -> bool:
         await allow_time(connection)
         row = await fetch_one(connection, _ERASE, key.uid, actor, reason)
+        return bool(row and row["is_erased"])
+
+    async def expired(self, connection: AsyncConnection, *, limit: int) -> Sequence[UUID]:
+        return [row["session_uid"] for row in await fetch(connection, _EXPIRED, limit)]
+
+    async def erase_expired(self, connection: AsyncConnection, uid: UUID, *, actor: str) -> bool:
+        await allow_time(connection)
+        # Appends lock the session first, and then say when it expires.
+        await fetch(connection, _LOCK_TO_ERASE, uid)
+        row = await fetch_one(connection, _ERASE_EXPIRED, uid, actor, "expired")
         return bool(row and row["is_erased"])
 
     async def app_policy(self, connection: AsyncConnection, tenant_id: str, app_name: str) -> Json:
@@ -374,6 +385,24 @@ def _sorted_columns(state: Mapping[str, Json]) -> tuple[Sequence[str], Sequence[
 
 
 _ERASE: Final[LiteralString] = "SELECT erase_session($1, $2, $3) AS is_erased"
+
+_EXPIRED: Final[LiteralString] = """
+    SELECT session_uid
+    FROM session_details
+    WHERE expires_at < statement_timestamp()
+    ORDER BY expires_at
+    LIMIT $1
+"""
+
+_LOCK_TO_ERASE: Final[LiteralString] = """
+    SELECT FROM sessions WHERE session_uid = $1 FOR UPDATE
+"""
+
+_ERASE_EXPIRED: Final[LiteralString] = """
+    SELECT erase_session(d.session_uid, $2, $3) AS is_erased
+    FROM session_details AS d
+    WHERE d.session_uid = $1 AND d.expires_at < statement_timestamp()
+"""
 
 _APP_POLICY: Final[LiteralString] = """
     SELECT policy::text AS policy
