@@ -6,11 +6,17 @@
 Every model call of a session is made again, in memory, with the real planner, summaries and
 pipeline: what would have been sent at that moment, which part of it the request before had in
 common, and how long before that was. A provider reads the common part from its cache at a lower
-price, unless the pause was longer than its cache lives. Three ways are compared:
+price, unless the pause was longer than its cache lives. Compared are:
 
     none        nothing is folded
+    dropped     the list of messages is cut: above the threshold its oldest messages go
+    adk         google-adk's interval compaction, three invocations with one of overlap
     immediate   folds are used at once: each makes the next request be read anew
     staged      folds wait for a pause that outlives the cache, or until the budget is reached
+
+Waiting costs as well: each request meanwhile reads from the cache what the fold would have taken
+away. So beside the table stands after how many requests a fold that is used at once has paid for
+the request that it makes be read anew, and how many requests the next pause is away.
 
 Prices and lifetimes come from the dated model rules. Output is left out, being the same for all;
 what a model would take for the summaries is told apart. Sessions are told twice: with their own
@@ -24,6 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Final, Literal, TypeAlias
 
 from app.core.compaction.extractive import extract_section
@@ -51,8 +58,10 @@ from tests.benchmarks.measuring import table
 from tests.conftest import SHARED_DIR
 from tests.readers import Session, read_all
 
-Way: TypeAlias = Literal["none", "immediate", "staged"]
-WAYS: Final[tuple[Way, ...]] = ("none", "immediate", "staged")
+Way: TypeAlias = Literal["none", "dropped", "adk", "immediate", "staged"]
+WAYS: Final[tuple[Way, ...]] = ("none", "dropped", "adk", "immediate", "staged")
+#: Ways that fold by the policy of a room; the others have nothing to do with it.
+BY_POLICY: Final[tuple[Way, ...]] = ("immediate", "staged")
 
 #: One current model of each provider.
 MODELS: Final = ("claude-sonnet-5", "gpt-5.4", "gemini-3.1-pro")
@@ -76,11 +85,16 @@ class Room:
     budget_tokens: int
 
 
+#: Where a list of messages is cut, and folds of the first room begin.
+THRESHOLD: Final = 40_000
+
+ADK: Final = CompactionPolicy(strategy="interval", compaction_interval=3, overlap_size=1)
+
 ROOMS: Final = (
     # Nearly everything is folded at once, so that requests stay small.
     Room(
         "threshold 40k",
-        CompactionPolicy(strategy="threshold", token_threshold=40_000, event_retention_size=20),
+        CompactionPolicy(strategy="threshold", token_threshold=THRESHOLD, event_retention_size=20),
         120_000,
     ),
     # As late as possible, and only the oldest third.
@@ -97,6 +111,8 @@ class Request:
     shared_tokens: int
     #: Seconds since the request before; None for the first.
     idle_s: float | None
+    #: It is the first to read a new fold.
+    is_folded: bool = False
 
 
 @dataclass(slots=True)
@@ -118,12 +134,16 @@ class Replay:
         self._room = room
         self._way: Way = way
         self._ttl_s = ttl_s
-        self._policy = replace(room.policy, is_staged=way == "staged")
+        policy = ADK if way == "adk" else room.policy
+        self._policy = replace(policy, is_staged=way == "staged")
         self._resolver = Resolver(Facts())
         self._events: list[Event] = []
         self._before: tuple[CompileResult, float] | None = None
         self._now_s = 0.0
         self._tried_tokens = 0
+        self._has_folded = False
+        #: Of a list that is cut: the first message that is left.
+        self._first = 0
         self.run = Run()
 
     def play(self, events: Sequence[Event]) -> Run:
@@ -137,20 +157,28 @@ class Replay:
             self._now_s = max(self._now_s, event.timestamp)
             self._append(event)
             self._activate()
+            if self._way == "adk" and not event.responses:
+                # The invocation before is complete.
+                self._fold(0)
         return self.run
 
     # Requests
 
     def _request(self) -> None:
+        if self._way == "dropped":
+            self._drop()
         result = self._compiled(self._resolver.facts.index)
         if _tokens(result) > self._room.budget_tokens and self._resolver.facts.index.staged:
             result = self._compiled(self._with_staged())
         idle_s = None if self._before is None else self._now_s - self._before[1]
         shared = 0 if self._before is None else _shared(self._before[0], result)
-        self.run.requests.append(Request(_tokens(result), shared, idle_s))
+        self.run.requests.append(
+            Request(_tokens(result), shared, idle_s, is_folded=self._has_folded)
+        )
+        self._has_folded = False
         self._before = (result, self._now_s)
         trigger = self._policy.trigger_tokens or 0
-        if self._way != "none" and _tokens(result) > max(trigger, self._tried_tokens):
+        if self._way in BY_POLICY and _tokens(result) > max(trigger, self._tried_tokens):
             # In the background: the next request is the first that can see it.
             self._fold(_tokens(result))
 
@@ -161,7 +189,18 @@ class Replay:
             index=index,
             compiled_seq=self._resolver.facts.head_seq,
         )
-        return run_pipeline(tuple(self._events), inputs)
+        return run_pipeline(tuple(self._events[self._first :]), inputs)
+
+    def _drop(self) -> None:
+        """Cut the list's oldest messages; no result is left without its call."""
+        tokens = [sum(event.part_tokens) for event in self._events]
+        left = OPENING_TOKENS + sum(tokens[self._first :])
+        while left > THRESHOLD and self._first < len(self._events) - 1:
+            left -= tokens[self._first]
+            self._first += 1
+            while self._events[self._first].responses and self._first < len(self._events) - 1:
+                left -= tokens[self._first]
+                self._first += 1
 
     def _with_staged(self) -> Index:
         facts = self._resolver.facts
@@ -197,6 +236,7 @@ class Replay:
         self._append(Event(author="user", request=plan.fold_request(summaries)))
         self._count()
         self.run.folds += 1
+        self._has_folded = True
         self._tried_tokens = 0
 
     def _summary(self, section: PlannedSection) -> str:
@@ -281,6 +321,23 @@ def priced(run: Run, rule: ModelRule) -> Price:
     return Price(cost, cached / total if total else 0.0, summaries / PRICE_UNIT)
 
 
+def paid_after(run: Run, rule: ModelRule) -> Iterator[tuple[float, int | None]]:
+    """Yield of each fold after how many requests it has paid for itself, and how many requests
+    later the next pause outlives the cache; None: there is none."""
+    prices = rule.prices
+    assert prices is not None
+    written = prices.input if prices.write_5m is None else prices.write_5m
+    read = prices.input if prices.cached_read is None else prices.cached_read
+    for number, request in enumerate(run.requests):
+        saved = run.requests[number - 1].tokens - request.tokens if number else 0
+        if not request.is_folded or saved <= 0:
+            continue
+        anew = request.tokens - request.shared_tokens
+        later = run.requests[number:]
+        pause = next((n for n, r in enumerate(later) if (r.idle_s or 0) > ttl_of(rule)), None)
+        yield anew * (written - read) / (saved * read), pause
+
+
 def _cached_tokens(request: Request, rule: ModelRule) -> int:
     is_warm = request.idle_s is not None and request.idle_s <= ttl_of(rule)
     is_long = request.shared_tokens >= rule.cache.min_tokens
@@ -307,6 +364,7 @@ def sessions(data: Path) -> Iterator[tuple[str, list[Event]]]:
 def _events(session: Session) -> Iterator[Event]:
     """Yield the events as an append would prepare them, without another tool's compactions."""
     convert = CONVERTERS[session.format]
+    invocation = 0
     for item in session.items:
         for body in convert(item, agent=session.agent):
             parsed = parse_event(body)
@@ -314,7 +372,9 @@ def _events(session: Session) -> Iterator[Event]:
             if parsed.is_partial or event.request is not None or event.role is None:
                 continue
             tokens = tuple(part_tokens(part, _COUNT) for part in event.parts)
-            yield replace(event, part_tokens=tokens)
+            if not event.is_model and not event.responses:
+                invocation += 1
+            yield replace(event, part_tokens=tokens, invocation_id=f"i{invocation}")
 
 
 def slower(events: Sequence[Event]) -> list[Event]:
@@ -348,6 +408,10 @@ class Row:
     cached_share: float
     input_price: float
     summaries_price: float
+    #: Medians, of folds that are used at once: after how many requests one has paid for itself, and
+    #: how many requests the next pause is away, where there is one.
+    paid_after: float | None
+    pause_after: float | None
 
 
 def simulate(told: str, logs: Sequence[Sequence[Event]], rules: ModelRules) -> Iterator[Row]:
@@ -356,14 +420,14 @@ def simulate(told: str, logs: Sequence[Sequence[Event]], rules: ModelRules) -> I
     for model, room in product(MODELS, ROOMS):
         rule = rules.find(model)
         assert rule is not None
-        for way in WAYS if room is ROOMS[0] else WAYS[1:]:
+        for way in WAYS if room is ROOMS[0] else BY_POLICY:
             # Only what is staged looks at how long a cache lives.
             ttl_s = ttl_of(rule) if way == "staged" else 0
             known = (room.name, way, ttl_s)
             if known not in runs:
                 print(f"{told}: {known}", file=sys.stderr, flush=True)
                 runs[known] = [Replay(room, way, ttl_s=ttl_s).play(events) for events in logs]
-            name = "" if way == "none" else room.name
+            name = room.name if way in BY_POLICY else ""
             yield _row((told, name, model), way, rule, runs[known])
 
 
@@ -376,6 +440,8 @@ def _row(names: tuple[str, str, str], way: Way, rule: ModelRule, runs: Sequence[
         price.cached_share * sum(r.tokens for r in run.requests)
         for price, run in zip(prices, runs, strict=True)
     ]
+    paid = [each for run in runs for each in paid_after(run, rule)] if way == "immediate" else []
+    pauses = [pause for _, pause in paid if pause is not None]
     return Row(
         told=told,
         room=room,
@@ -389,6 +455,8 @@ def _row(names: tuple[str, str, str], way: Way, rule: ModelRule, runs: Sequence[
         cached_share=sum(shares) / max(1, total),
         input_price=sum(price.input for price in prices),
         summaries_price=sum(price.summaries for price in prices),
+        paid_after=median(after for after, _ in paid) if paid else None,
+        pause_after=median(pauses) if pauses else None,
     )
 
 
@@ -404,11 +472,15 @@ HEADER: Final = (
     "from cache",
     "input",
     "summaries by the model",
+    "paid after",
+    "pause after",
 )
 
 
 _USED: Final[Mapping[Way, str]] = {
     "none": "no folds",
+    "dropped": "oldest dropped at 40k",
+    "adk": "google-adk, every 3",
     "immediate": "at once",
     "staged": "at a pause",
 }
@@ -427,7 +499,9 @@ def cells(row: Row) -> list[str]:
         f"{row.mean_tokens:,}",
         f"{row.cached_share:.0%}",
         f"${row.input_price:,.2f}",
-        f"${row.summaries_price:,.2f}" if row.way != "none" else "",
+        f"${row.summaries_price:,.2f}" if row.folds else "",
+        "" if row.paid_after is None else f"{row.paid_after:.1f} requests",
+        "" if row.pause_after is None else f"{row.pause_after:.0f} requests",
     ]
 
 
