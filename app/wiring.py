@@ -12,7 +12,7 @@ from app import __version__
 from app.core.canonical import Json
 from app.core.model_rules import ModelRules
 from app.core.policy import DEFAULT_POLICY, effective_policy
-from app.formats import CONVERTERS
+from app.formats import CONVERTERS, FORMATS
 from app.formats.rules.loader import RulesError
 from app.jobs.database_watch import DatabaseWatch
 from app.jobs.registry import handlers
@@ -74,6 +74,7 @@ from app.services.schedule_compaction import ScheduleCompaction
 from app.services.sessions import ManageSessions
 from app.services.settled_compiles import SettledCompiles
 from app.services.stream_events import StreamEvents, StreamLimits
+from app.services.verify_sessions import VerifySessions
 from app.settings import Settings, SettingsError
 from app.storage.api_keys import PgApiKeys
 from app.storage.audit_log import PgAuditLog
@@ -86,6 +87,7 @@ from app.storage.event_log import PgEventLog
 from app.storage.event_search import PgEventSearch
 from app.storage.idempotency import PgIdempotencyKeys
 from app.storage.jobs import PgJobQueue
+from app.storage.log_checks import PgLogChecks
 from app.storage.migrate import current_revision, head_revision, older_revisions
 from app.storage.plan_facts import PgCompactionReads
 from app.storage.pool import (
@@ -408,6 +410,13 @@ def _parts(
         append_events=append_events,
         read_events=read_events,
         stream_events=streams,
+        verify_sessions=VerifySessions(
+            database=database,
+            checks=PgLogChecks(preparer.derive, preparer.stored_hash),
+            compile_context=compile_context,
+            formats=FORMATS,
+            rules=rules,
+        ),
         resume_invocation=ResumeInvocation(
             database=database, log=log, preparer=preparer, read_events=read_events
         ),

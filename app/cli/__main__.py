@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "migrate": "bring the database's schema to the newest revision",
     "config": "check the settings",
     "keys": "make keys for callers",
+    "verify": "re-check every stored session",
     "compile": "compile a session from a file, offline",
     "demo": "play a session through the whole service",
 }

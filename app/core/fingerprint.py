@@ -54,6 +54,12 @@ class Chain:
         self.value = self._head + link[:_CHAIN_DIGITS]
 
 
+def start_of(fingerprint: str) -> str:
+    """Return the fingerprint before the first part of the request that a fingerprint is of."""
+    head = fingerprint[: 3 * _HEAD_DIGITS]
+    return head + _digest(head.encode())[:_CHAIN_DIGITS]
+
+
 def head_difference(first: str, second: str) -> HeadPart | None:
     """Return what differs before the first part: ``model``, ``tools``, ``system``, or None."""
     names: tuple[HeadPart, ...] = ("model", "tools", "system")

@@ -28,6 +28,7 @@ from app.services.resume_invocation import ResumeInvocation
 from app.services.rewind_session import RewindSession
 from app.services.sessions import ManageSessions
 from app.services.stream_events import StreamEvents
+from app.services.verify_sessions import VerifySessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class Services:
     append_events: AppendEvents
     read_events: ReadEvents
     stream_events: StreamEvents
+    verify_sessions: VerifySessions
     resume_invocation: ResumeInvocation
     rewind_session: RewindSession
     pin_events: PinEvents

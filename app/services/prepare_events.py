@@ -152,6 +152,17 @@ class EventPreparer:
             return raw
         return self._converters[source_format](raw, agent=author)[item_part]
 
+    def stored_hash(self, raw: str, source_format: str, item_part: int, author: str) -> bytes:
+        """Return the hash of a stored event's body, from its text."""
+        return body_hash(
+            self.source_event(
+                raw=parse_json(raw),
+                source_format=source_format,
+                item_part=item_part,
+                author=author,
+            )
+        )
+
     def derive(self, raw: str, source_format: str, item_part: int) -> Event:
         """Return a stored event from its text again, with tokens but without its place in the log.
 

@@ -282,6 +282,7 @@ def test_every_route_with_a_body_is_here() -> None:
             "/v1/sessions/{sid}/compactions/{seq}/undo",
             "/v1/sessions/{sid}/elisions/{seq}/undo",
             "/v1/jobs/{id}/cancel",
+            "/v1/admin/sessions/{sid}/verify",
         )
     }
     assert writing - here - without_a_body == set()

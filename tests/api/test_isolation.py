@@ -116,6 +116,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "delete /v1/admin/keys/{id}": Operation(scopes=ADMIN, parameters={"id": "key"}),
     "post /v1/admin/keys/{id}/rotate": Operation(scopes=ADMIN, parameters={"id": "key"}),
     "get /v1/admin/audit": Operation(scopes=ADMIN),
+    "get /v1/admin/sessions/{sid}/verify": Operation(scopes=ADMIN),
+    "post /v1/admin/sessions/{sid}/verify": Operation(scopes=ADMIN),
 }
 
 #: A tenant's own rights; an operator's reach is every tenant, and is tested in test_admin.py.

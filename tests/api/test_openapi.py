@@ -69,6 +69,8 @@ CONTRACT: dict[str, set[str]] = {
     "delete /v1/admin/keys/{}": set(),
     "post /v1/admin/keys/{}/rotate": {"overlap_s"},
     "get /v1/admin/audit": set(),
+    "get /v1/admin/sessions/{}/verify": set(),
+    "post /v1/admin/sessions/{}/verify": set(),
     f"get {S}/compactions/{{}}": set(),
     f"post {S}/compactions/{{}}/activate": set(),
     f"post {S}/compactions/{{}}/undo": set(),

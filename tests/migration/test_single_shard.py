@@ -43,6 +43,10 @@ OVER_ALL_SESSIONS: Final = {
     "sessions.page": "lists a tenant's sessions",
     "sessions.list_newest": "lists a tenant's sessions",
     "sessions.list_oldest": "lists a tenant's sessions",
+    "event_log.heads": "where the heads of the sessions are that a process streams",
+    "log_checks.sessions": "lists the sessions that are to be checked",
+    "log_checks.stray_events": "finds rows of no session, for an operator",
+    "log_checks.stray_details": "finds rows of no session, for an operator",
     "tenants.usage": "what a tenant has in all, asked for at most now and then for its quota",
 }
 #: The beginning of statements that say it further on.

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.api.answers import json_answer
 from app.api.bodies import JsonBody, json_body, request_body
 from app.api.cursors import make_cursor, read_cursor
-from app.api.dependencies import Caller, ServicesHere, requires
+from app.api.dependencies import Caller, ServicesHere, SessionHere, requires
 from app.api.schemas.admin import (
     AuditPage,
     AuditQuery,
@@ -26,10 +26,12 @@ from app.api.schemas.admin import (
     TenantId,
     TenantPatch,
     TenantsPage,
+    VerifyAnswer,
     audit_answer,
     key_answer,
     shown_key_answer,
     tenant_answer,
+    verify_answer,
 )
 from app.core.errors import InvalidInputError
 from app.core.ids import session_uid
@@ -192,6 +194,17 @@ async def list_audit(
     page = found[: query.limit]
     cursor = make_cursor([page[-1].id], binding) if len(found) > query.limit else None
     return _page([audit_answer(entry) for entry in page], cursor)
+
+
+@router.post(
+    "/v1/admin/sessions/{sid}/verify", dependencies=CAN_ADMINISTER, response_model=VerifyAnswer
+)
+@router.get(
+    "/v1/admin/sessions/{sid}/verify", dependencies=CAN_ADMINISTER, response_model=VerifyAnswer
+)
+async def verify_session(bundle: ServicesHere, key: SessionHere) -> Response:
+    """Compare everything that is stored twice, and prove recorded fingerprints; changes nothing."""
+    return json_answer(verify_answer(await bundle.verify_sessions(key)))
 
 
 def _page(data: list[Any], cursor: str | None) -> Response:

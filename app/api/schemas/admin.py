@@ -20,6 +20,7 @@ from app.core.limits import Quotas, Stored
 from app.ports import ApiKey, AuditEntry, Principal, Tenant
 from app.services.manage_keys import ShownKey, WantedKey
 from app.services.manage_tenants import TenantChange
+from app.services.verify_sessions import SessionReport
 
 #: Fits a Postgres bigint.
 MAX_QUOTA = 2**62
@@ -273,4 +274,36 @@ def audit_answer(entry: AuditEntry) -> dict[str, Any]:
         "session_uid": None if entry.session_uid is None else str(entry.session_uid),
         "events": entry.events,
         "created_at": entry.created_at.isoformat(),
+    }
+
+
+class FindingAnswer(BaseModel):
+    """Something that is wrong."""
+
+    kind: str
+    seq: int | None
+    detail: str
+
+
+class VerifyAnswer(BaseModel):
+    """What a check of a session found."""
+
+    ok: bool
+    findings: list[FindingAnswer]
+    events: int
+    replies_proved: int
+    replies_not_proved: int
+
+
+def verify_answer(report: SessionReport) -> dict[str, Any]:
+    """Return a report as it is answered."""
+    return {
+        "ok": not report.findings,
+        "findings": [
+            {"kind": finding.kind, "seq": finding.seq, "detail": finding.detail}
+            for finding in report.findings
+        ],
+        "events": report.events,
+        "replies_proved": report.replies_proved,
+        "replies_not_proved": report.replies_not_proved,
     }

@@ -1,0 +1,342 @@
+"""Re-checking stored sessions: what is whole passes, and whatever is broken is named."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from app.services.verify_sessions import SessionReport
+from app.storage.embedded_cluster import _installed
+from app.storage.migrate import migrate
+from app.wiring import build
+from tests.api.conftest import Api, call, client_of, model, response, settings_for, user
+
+pytestmark = pytest.mark.commits
+
+
+@pytest.fixture
+async def url(empty_database_url: str) -> str:
+    """URL of a migrated database of the test's own."""
+    await migrate(empty_database_url)
+    return empty_database_url
+
+
+@pytest.fixture
+async def api(url: str) -> AsyncIterator[Api]:
+    """The service on it."""
+    async with client_of(settings_for(url)) as client:
+        yield Api(client)
+
+
+async def reports(url: str) -> dict[str, SessionReport]:
+    """Check every session; return the reports by session id."""
+    async with build(settings_for(url)) as services:
+        assert await services.verify_sessions.strays() == ()
+        return {each.key.session_id: each async for each in services.verify_sessions.all()}
+
+
+def kinds(report: SessionReport) -> set[str]:
+    return {finding.kind for finding in report.findings}
+
+
+async def reply(api: Api, path: str, text: str, **fields: Any) -> dict[str, Any]:
+    """Compile, and append what the model answers to it."""
+    compiled = await api.post(f"{path}/compile", {"agent": "agent", **fields})
+    assert compiled.status_code == 200, compiled.text
+    told = compiled.json()
+    recorded = {
+        "compiled_seq": told["compiled_seq"],
+        "compiled_fingerprint": told["fingerprint"],
+    }
+    await api.append(path, model(text, **recorded))
+    return recorded
+
+
+async def eventful(api: Api) -> str:
+    """A session in which everything happened once."""
+    path = await api.session(state={"k": 1, "user:n": 2})
+    await api.append(path, user("Where is my order?", id="e1", invocation_id="i1"))
+    await reply(api, path, "Which one?", tools=[{"name": "track"}], system="Help.")
+    await api.append(
+        path,
+        user("58-1140 \u4e2d\u6587 h\u00e9llo"),
+        call("track", "c1", {"order": "58-1140"}),
+        response("track", "c1", {"state": "held"}),
+        {**model("scoped"), "branch": "root.a", "isolation_scope": "s"},
+        {**user("state"), "actions": {"state_delta": {"k": 2, "app:x": 1}}},
+    )
+    await reply(api, path, "It is held.", tools=[{"name": "track"}], system="Help.")
+    for where, body in [
+        (
+            "summaries",
+            {"covers": {"from_seq": 1, "to_seq": 2}, "content": "An order is asked."},
+        ),
+        ("pins", {"seqs": [3]}),
+        ("elisions", {"seqs": [5]}),
+    ]:
+        assert (await api.post(f"{path}/{where}", body)).status_code == 201
+    await api.append(path, user("wrong"), user("turn"))
+    head = await api.head_seq(path)
+    assert (await api.post(f"{path}/rewind", {"to_seq": head - 1})).status_code == 201
+    await api.append(path, user("Send it on."))
+    await reply(api, path, "It is on its way.", tools=[{"name": "track"}], system="Help.")
+    return path
+
+
+def name_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+async def test_sessions_that_are_whole_pass(api: Api, url: str) -> None:
+    path = await eventful(api)
+    await api.session()
+    fork = await api.post(f"{path}/fork", {"new_id": "fork", "at_seq": 9})
+    assert fork.status_code == 201
+    imported = await api.session()
+    for source_format, item in [
+        ("openai_chat", {"role": "assistant", "content": "hi", "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}),
+        ("openai_chat", {"role": "tool", "tool_call_id": "c", "content": "done"}),
+        ("anthropic", {"role": "user", "content": [{"type": "text", "text": "a"}]}),
+        ("gemini", {"role": "model", "parts": [{"text": "b"}]}),
+    ]:  # fmt: skip
+        body = {"format": source_format, "items": [item]}
+        assert (await api.post(f"{imported}/events", body)).status_code == 201
+
+    found = await reports(url)
+
+    assert len(found) == 4
+    assert {name: report.findings for name, report in found.items()} == dict.fromkeys(found, ())
+    assert found[name_of(path)].events == await api.head_seq(path)
+    # All that it replied to is proved, though nobody kept tools and system text.
+    assert found[name_of(path)].replies_proved == 3
+    assert found[name_of(path)].replies_not_proved == 0
+
+
+async def test_replies_with_options_that_are_not_known_are_no_finding(api: Api, url: str) -> None:
+    path = await api.session()
+    await api.append(path, user("a"))
+    await reply(api, path, "b", format="openai_chat", model="a-model-of-no-rule")
+    await api.append(path, user("c"))
+    await reply(api, path, "d", preset="adk", format="anthropic")
+    report = (await reports(url))[name_of(path)]
+    assert report.findings == ()
+    assert report.replies_proved + report.replies_not_proved == 2
+
+
+#: What is done to the session, and the kind of what is found. ``$1`` is its uid.
+DAMAGES: Final = [
+    ("DELETE FROM events WHERE session_uid = $1 AND seq = 3", "gap"),
+    ("UPDATE sessions SET head_seq = head_seq + 1 WHERE session_uid = $1", "head"),
+    (
+        """
+        UPDATE events SET raw = replace(raw, '58', '59')
+        WHERE session_uid = $1 AND seq = 3
+        """,
+        "body_hash",
+    ),
+    (
+        """
+        UPDATE events SET derived = replace(derived, '58', '59')
+        WHERE session_uid = $1 AND seq = 3
+        """,
+        "derived",
+    ),
+    ("UPDATE events SET raw = '{' WHERE session_uid = $1 AND seq = 3", "unreadable"),
+    ("UPDATE events SET tokens = tokens + 1 WHERE session_uid = $1 AND seq = 3", "tokens"),
+    ("UPDATE events SET kind = 'pin' WHERE session_uid = $1 AND seq = 3", "kind"),
+    ("UPDATE events SET owner_seqs = '{3}' WHERE session_uid = $1 AND seq = 5", "owners"),
+    ("DELETE FROM calls WHERE session_uid = $1", "calls"),
+    ("UPDATE calls SET call_id = 'c2' WHERE session_uid = $1", "calls"),
+    ("DELETE FROM answers WHERE session_uid = $1", "answers"),
+    ("INSERT INTO answers VALUES ($1, 4, 0, 7)", "answers"),
+    ("DELETE FROM lanes WHERE session_uid = $1 AND branch = 'root.a'", "lane"),
+    ("UPDATE lanes SET last_seq = 1 WHERE session_uid = $1 AND branch = ''", "lane"),
+    ("UPDATE sessions SET live = '{[1,)}' WHERE session_uid = $1", "index"),
+    ("UPDATE sessions SET rewound = '{}' WHERE session_uid = $1", "index"),
+    ("UPDATE sessions SET fold_seqs = '{}' WHERE session_uid = $1", "index"),
+    ("UPDATE sessions SET fold_lanes = '{7}' WHERE session_uid = $1", "index"),
+    ("UPDATE sessions SET last_rewind_seq = 0 WHERE session_uid = $1", "index"),
+    ("UPDATE sessions SET index = '[[],[]]' WHERE session_uid = $1", "index"),
+    ("UPDATE sessions SET tokens_raw = tokens_raw + 1 WHERE session_uid = $1", "counters"),
+    ("UPDATE sessions SET compactions = 5 WHERE session_uid = $1", "counters"),
+    ("UPDATE sessions SET live_events = 0 WHERE session_uid = $1", "counters"),
+    ("UPDATE sessions SET tokens_live = 0 WHERE session_uid = $1", "counters"),
+    ("UPDATE sessions SET bytes_raw = 0 WHERE session_uid = $1", "counters"),
+    ("DELETE FROM session_details WHERE session_uid = $1", "details"),
+]
+
+
+async def damage(url: str, path: str, statement: str) -> None:
+    """Change what is stored behind the back of the triggers."""
+    connection = await asyncpg.connect(url, server_settings={"session_replication_role": "replica"})
+    try:
+        uid = await connection.fetchval(
+            "SELECT session_uid FROM sessions WHERE session_id = $1", name_of(path)
+        )
+        changed = await connection.execute(statement, uid)
+        assert not changed.endswith(" 0"), statement
+    finally:
+        await connection.close()
+
+
+async def test_every_kind_of_damage_is_named(api: Api, url: str) -> None:
+    damaged = [(await eventful(api), statement, kind) for statement, kind in DAMAGES]
+    whole = await eventful(api)
+    for path, statement, _ in damaged:
+        await damage(url, path, statement)
+
+    found = await reports(url)
+
+    missed = [
+        (statement, kinds(found[name_of(path)]))
+        for path, statement, kind in damaged
+        if kind not in kinds(found[name_of(path)])
+    ]
+    assert missed == []
+    assert found[name_of(whole)].findings == ()
+
+
+async def test_a_log_that_was_rewritten_consistently_breaks_the_chain(api: Api, url: str) -> None:
+    path = await api.session()
+    await api.append(path, user("The price is 100."))
+    await reply(api, path, "Noted.", system="Help.")
+    await api.append(path, user("Add 5."))
+    await reply(api, path, "It is 105.", system="Help.")
+    other = await api.session()
+    await api.append(other, user("The price is 100."), user("Add 6."))
+    # The other event's row has a body, a hash and all that follows from it.
+    connection = await asyncpg.connect(url, server_settings={"session_replication_role": "replica"})
+    await connection.execute(
+        """
+        UPDATE events AS e
+        SET raw = o.raw, body_hash = o.body_hash, derived = o.derived, tokens = o.tokens
+        FROM events AS o, sessions AS s, sessions AS t
+        WHERE
+            s.session_id = $1 AND e.session_uid = s.session_uid AND e.seq = 3
+            AND t.session_id = $2 AND o.session_uid = t.session_uid AND o.seq = 2
+        """,
+        name_of(path),
+        name_of(other),
+    )
+    await connection.close()
+
+    report = (await reports(url))[name_of(path)]
+
+    assert [(finding.kind, finding.seq) for finding in report.findings] == [("chain", 4)]
+    assert (report.replies_proved, report.replies_not_proved) == (1, 1)
+
+
+async def test_rows_of_no_session_are_named(api: Api, url: str) -> None:
+    path = await eventful(api)
+    await damage(url, path, "DELETE FROM sessions WHERE session_uid = $1")
+    async with build(settings_for(url)) as services:
+        strays = await services.verify_sessions.strays()
+    assert [finding.kind for finding in strays] == ["stray", "stray"]
+
+
+async def test_a_session_is_checked_over_http(api: Api, url: str) -> None:
+    path = await eventful(api)
+    where = path.replace("/v1/", "/v1/admin/") + "/verify"
+    for answer in (await api.get(where), await api.post(where)):
+        assert answer.status_code == 200
+        body = answer.json()
+        assert (body["ok"], body["findings"], body["replies_proved"]) == (True, [], 3)
+    await damage(url, path, "UPDATE sessions SET tokens_raw = 0 WHERE session_uid = $1")
+    body = (await api.post(where)).json()
+    assert body["ok"] is False
+    assert [finding["kind"] for finding in body["findings"]] == ["counters"]
+    missing = await api.get("/v1/admin/sessions/none/verify")
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+
+
+# A restore
+
+
+def program(name: str, url: str) -> str:
+    """Return a program of the version of the server of a URL."""
+
+    async def version() -> int:
+        connection = await asyncpg.connect(url)
+        try:
+            return connection.get_server_version().major
+        finally:
+            await connection.close()
+
+    major = asyncio.run(version())
+    for binaries in _installed():
+        path = binaries.folder / name
+        if binaries.major == major and path.exists():
+            return str(path)
+    pytest.fail(f"no {name} of Postgres {major}")
+
+
+def verify(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    return subprocess.run(
+        [sys.executable, "-m", "app.cli", "verify", *arguments],
+        env={**os.environ, "FOLDLINE_DATABASE_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_a_backup_brings_back_passes_and_what_is_broken_in_it_does_not(
+    empty_database_url: str, server_url: str, tmp_path: Path
+) -> None:
+    asyncio.run(migrate(empty_database_url))
+    paths = asyncio.run(_filled(empty_database_url))
+    dump = tmp_path / "dump"
+    subprocess.run(
+        [program("pg_dump", server_url), "--format=custom", f"--file={dump}", empty_database_url],
+        check=True,
+    )
+    name = f"restored_{uuid4().hex}"
+    restored = urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
+    asyncio.run(_execute(server_url, f'CREATE DATABASE "{name}"'))
+    try:
+        subprocess.run(
+            [program("pg_restore", server_url), "--exit-on-error", f"--dbname={restored}", dump],
+            check=True,
+        )
+        passed = verify(restored)
+        assert passed.returncode == 0, passed.stderr
+        assert passed.stdout.startswith(f"{len(paths)} sessions, ")
+        assert "0 findings; fingerprints proved 6" in passed.stdout
+
+        asyncio.run(
+            damage(restored, paths[1], "DELETE FROM events WHERE session_uid = $1 AND seq = 3")
+        )
+        broken = verify(restored)
+        assert broken.returncode == 1
+        assert f"default/{name_of(paths[1])} seq 3: gap: " in broken.stderr
+        assert name_of(paths[0]) not in broken.stderr
+        assert verify(restored, "--session", name_of(paths[0])).returncode == 0
+        assert verify(restored, "--session", name_of(paths[1])).returncode == 1
+        unknown = verify(restored, "--session", "nobody")
+        assert unknown.returncode == 1
+        assert "no session nobody" in unknown.stderr
+    finally:
+        asyncio.run(_execute(server_url, f'DROP DATABASE "{name}" WITH (FORCE)'))
+
+
+async def _filled(url: str) -> list[str]:
+    async with client_of(settings_for(url)) as client:
+        return [await eventful(Api(client)) for _ in range(2)]
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
