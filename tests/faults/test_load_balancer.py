@@ -1,4 +1,4 @@
-"""Three replicas behind HAProxy and two workers on one Postgres, while they are killed and rolled.
+"""Three replicas behind HAProxy and two workers, killed and rolled, on one Postgres and Redis.
 
 Whatever was acknowledged is there afterwards, once and in its place; a rolling restart fails no
 request; and every replica compiles every position to the same bytes.
@@ -21,6 +21,7 @@ from app.storage.migrate import migrate
 from tests.faults.balancer import balanced
 from tests.faults.processes import ADMIN_KEY, PATIENCE_S, Fleet, Process, fleet
 from tests.programs import free_ports
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.commits
 
@@ -125,8 +126,9 @@ class Load:
 class Site:
     """The replicas, each on its port for good, and the workers."""
 
-    def __init__(self, processes: Fleet) -> None:
+    def __init__(self, processes: Fleet, redis: RedisServer) -> None:
         self._processes = processes
+        self._redis = redis
         self.ports = free_ports(REPLICAS)
         self.replicas = {port: self._serve(port) for port in self.ports}
         self.workers = [processes.worker() for _ in range(WORKERS)]
@@ -146,7 +148,8 @@ class Site:
         )
 
     async def kill(self, times: int) -> None:
-        """Kill a replica, start it again, and so on; kill a worker beside the first."""
+        """Kill a replica, start it again, and so on; the workers beside the first, and Redis."""
+        await asyncio.to_thread(self._redis.kill)
         for number in range(times):
             port = next(self._kills)
             await asyncio.sleep(0.5)
@@ -155,6 +158,7 @@ class Site:
                 await asyncio.to_thread(self.workers[number].kill)
                 self.workers[number] = await asyncio.to_thread(self._processes.worker)
             self.replicas[port] = await asyncio.to_thread(self._serve, port)
+        await asyncio.to_thread(self._redis.start)
 
     async def roll(self) -> None:
         """End and start one replica after another, as an operator does."""
@@ -172,10 +176,12 @@ def until_ready(client: httpx.Client) -> None:
 
 
 @pytest.fixture
-def site(empty_database_url: str, tmp_path: Path) -> Iterator[Site]:
+def site(empty_database_url: str, redis_server: RedisServer, tmp_path: Path) -> Iterator[Site]:
     asyncio.run(migrate(empty_database_url))
-    with fleet(empty_database_url, tmp_path) as processes:
-        yield Site(processes)
+    # A rate that nobody reaches: Redis is asked for every request.
+    settings = {"REDIS_URL": redis_server.url, "RATE_LIMIT": "100000/s"}
+    with fleet(empty_database_url, tmp_path, **settings) as processes:
+        yield Site(processes, redis_server)
 
 
 @asynccontextmanager
