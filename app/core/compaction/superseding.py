@@ -3,6 +3,10 @@
 "The cap is $500."   "The cap is $900."                  the first goes: another value
 "The cap is $500."   "Correction: make the cap $900."    the first goes: announced
 "Node 1 is up."      "Node 2 is up."                     both stay: another thing
+"My flight is A-1."  "My flight is B-2."                 both stay: there may be two
+
+What has a name of its own, a flight, a ticket or a file, may be one of several; an amount or a date
+is the one that counts now.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,14 +56,16 @@ class _Standing:
             del self._about[line]
 
     def _is_restated(self, line: LedgerLine, update: LedgerLine) -> bool:
-        """Tell whether the update is the same sentence about the same thing with another value.
+        """Tell whether the update is the same sentence about the same thing with another amount.
 
         "The cap is $5." and "The cap is $7." are; "Node 1 is up." and "Node 2 is up." are not, and
         neither are two lines of one list.
         """
+        lost = self._exact[line] - exact_tokens(update.text)
         return (
             line.seqs != update.seqs
-            and not self._exact[line] <= exact_tokens(update.text)
+            and bool(lost)
+            and all(map(_is_amount, lost))
             and _shared_beginning(line.text, update.text)
         )
 
@@ -97,6 +103,11 @@ def _shared_beginning(old: str, new: str) -> bool:
         (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0
     )
     return tells_of_something(old[:same])
+
+
+def _is_amount(token: str) -> bool:
+    """Tell whether an exact token is a number of something, and no name."""
+    return not any(letter.isascii() and letter.isalpha() for letter in token)
 
 
 def _value_words(exact: Iterable[str]) -> frozenset[str]:

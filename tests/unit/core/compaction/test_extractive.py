@@ -197,6 +197,19 @@ def test_the_same_sentence_with_another_value_takes_the_place_of_the_first() -> 
     assert lines(user("预算上限是500元。"), user("预算上限是900元。")) == ["预算上限是900元。"]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("My flight is LH-441.", "My flight is BA-992."),
+        ("The ticket is JIRA-501.", "The ticket is JIRA-777."),
+        ("The bug is in parser.c:120.", "The bug is in lexer.c:340."),
+        ("我的航班是CA-123。", "我的航班是MU-456。"),
+    ],
+)
+def test_what_has_a_name_of_its_own_may_be_one_of_two(first: str, second: str) -> None:
+    assert lines(user(first), user(second)) == [first, second]
+
+
 def test_an_announced_change_takes_the_place_of_what_it_is_about() -> None:
     found = lines(
         user("The budget cap for the trip is $500."),
