@@ -1,5 +1,6 @@
 """The summary without a model: what it takes, from whom, and what it carries on."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
