@@ -132,7 +132,7 @@ class PinEvents:
     async def _seqs(self, change: PinChange) -> list[int]:
         given = [change.seqs is not None, change.last_turn, change.first is not None]
         if sum(given) != 1:
-            raise InvalidInputError("one of seqs, last_turn and first is needed")
+            raise InvalidInputError("exactly one of seqs, last_turn and first is needed")
         if change.seqs is not None:
             if not change.seqs:
                 raise InvalidInputError("no seq is named", pointer="/seqs")

@@ -29,7 +29,7 @@ class RewindSession:
             RewindTargetError: nothing before the rewind is meant.
         """
         if (before_invocation_id is None) == (to_seq is None):
-            raise InvalidInputError("one of before_invocation_id and to_seq is needed")
+            raise InvalidInputError("exactly one of before_invocation_id and to_seq is needed")
         return await self._append_marker(
             NewMarker(
                 key=key,

@@ -262,4 +262,4 @@ async def test_a_field_of_a_compile_is_named_as_it_was_sent(
 async def test_a_rule_of_the_whole_body_is_told_in_our_words(api: Api) -> None:
     answer = await api.post("/v1/tokens", {"text": "a", "contents": []})
     assert answer.status_code == 422
-    assert answer.json()["detail"] == "one of contents and text is needed"
+    assert answer.json()["detail"] == "exactly one of contents and text is needed"

@@ -64,7 +64,7 @@ class SummaryRequest(RequestModel):
     @model_validator(mode="after")
     def _names_what_it_covers(self) -> Self:
         if (self.covers is None) == (self.seqs is None):
-            raise ValueError("one of covers and seqs is needed")
+            raise ValueError("exactly one of covers and seqs is needed")
         if self.covers is not None and self.covers.from_seq > self.covers.to_seq:
             raise ValueError("covers: from_seq is above to_seq")
         return self

@@ -638,7 +638,7 @@ class TokensBody(RequestModel):
     @model_validator(mode="after")
     def _has_one(self) -> Self:
         if (self.contents is None) == (self.text is None):
-            raise ValueError("one of contents and text is needed")
+            raise ValueError("exactly one of contents and text is needed")
         return self
 
 

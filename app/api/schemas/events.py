@@ -46,7 +46,7 @@ class AppendRequest(RequestModel):
     @model_validator(mode="after")
     def _has_one_kind(self) -> Self:
         if (self.events is None) == (self.items is None):
-            raise ValueError("one of events and items is needed")
+            raise ValueError("exactly one of events and items is needed")
         if self.items is not None and self.format is None:
             raise ValueError("items need a format")
         if self.events is not None and self.format is not None:

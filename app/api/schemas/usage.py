@@ -31,7 +31,7 @@ class UsageBody(RequestModel):
     @model_validator(mode="after")
     def _has_one(self) -> Self:
         if (self.usage is None) == (self.error is None):
-            raise ValueError("one of usage and error is needed")
+            raise ValueError("exactly one of usage and error is needed")
         return self
 
 
