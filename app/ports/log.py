@@ -1,0 +1,260 @@
+"""The event log, and what is read from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+from uuid import UUID
+
+from app.core.calibration import Learnt
+from app.core.canonical import Json
+from app.core.compile.explicit_cache import CacheRecord
+from app.core.events import Event, Marker
+from app.core.index import Index
+from app.core.lanes import ANYONE, Reader
+from app.core.ranges import Ranges
+from app.core.resolve import Facts, Needs
+from app.ports.base import Connection, SessionKey
+from app.ports.compactions import CompactionStanding
+
+EventStatus: TypeAlias = Literal["live", "masked", "rewound", "marker"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedSession:
+    """What an append sees under the session row's lock."""
+
+    incarnation: UUID
+    app_name: str
+    user_id: str
+    head_seq: int
+    index: Index
+    policy: Json
+    #: Seq of the newest rewind, 0 without one.
+    last_rewind_seq: int = 0
+    #: The invocation that began last, and whether it is complete.
+    invocation_id: str = ""
+    is_invocation_complete: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event ready to be inserted."""
+
+    #: Resolved: it has its seq, lane, owners, place and marker.
+    event: Event
+    #: The JSON text as it was sent (of the item, for imported ones).
+    raw: str
+    #: ``native`` (ADK's shape in either case) or the format of ``items[]``.
+    source_format: str
+    #: Number of the event among those of its item, from 0.
+    item_part: int
+    #: SHA-256 of the body after key-case normalisation, without what the server added.
+    body_hash: bytes
+    state_delta: Mapping[str, Json]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the body as it was sent."""
+        return len(self.raw) if self.raw.isascii() else len(self.raw.encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEvent:
+    """An event as it was stored, for reading back."""
+
+    seq: int
+    id: str
+    author: str
+    branch: str
+    invocation_id: str
+    timestamp: float
+    kind: str
+    raw: str
+    source_format: str
+    item_part: int
+    tokens: int
+    marker: Marker | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which events of a session to list. Bounds on seq are exclusive, ``after_time`` is not."""
+
+    #: Only these seqs.
+    seqs: Ranges | None = None
+    after_seq: int | None = None
+    before_seq: int | None = None
+    after_time: float | None = None
+    #: The newest so many, in log order.
+    last: int | None = None
+    author: str | None = None
+    branch: str | None = None
+    invocation_id: str | None = None
+    kind: str | None = None
+    status: EventStatus | None = None
+    reader: Reader | None = None
+    limit: int = 100
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRead:
+    """What one compile reads, in one statement."""
+
+    key: SessionKey
+    incarnation: UUID
+    app_name: str
+    user_id: str
+    head_seq: int
+    #: The index up to the position that was read.
+    index: Index
+    #: By seq: the live events that the reader sees, the active folds, and the masked owners and
+    #: sibling answers that live responses need.
+    events: tuple[Event, ...]
+    #: Session, ``app:`` and ``user:`` keys merged, with prefixes.
+    state: Mapping[str, Json]
+    #: Canonical JSON of the arguments of the call that opened the reader's isolation scope.
+    opening_args: str | None
+    #: Equal digests are equal indexes.
+    index_digest: str = ""
+    #: Only what follows a position was read: of what is before, an earlier read told.
+    is_rest: bool = False
+    #: What stands beside the log and was read in the same statement; None: it was not.
+    beside: "ReadBeside | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBefore:
+    """What an earlier read told of a log; the live events up to a position need no second one."""
+
+    incarnation: UUID
+    index: Index
+    index_digest: str
+    #: No event after this is known.
+    after_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBeside:
+    """What a compile needs besides the log."""
+
+    #: Of the model that was asked about; None: nothing is.
+    learnt: Learnt | None
+    #: None: the session is of before it was counted.
+    standing: "CompactionStanding | None"
+
+
+class EventLog(Protocol):
+    """The append-only log of a session."""
+
+    async def lock_session(self, connection: Connection, key: SessionKey) -> LockedSession | None:
+        """Lock the session row until the transaction ends; None if there is no such session."""
+
+    async def find_session(self, connection: Connection, key: SessionKey) -> LockedSession | None:
+        """Return what a lock would show, without locking; None if there is no such session."""
+
+    async def load_facts(
+        self, connection: Connection, key: SessionKey, session: LockedSession, needs: Needs
+    ) -> Facts:
+        """Load what the resolver must know. Loads no more than the needs name."""
+
+    async def refresh_facts(
+        self, connection: Connection, key: SessionKey, session: LockedSession, facts: Facts
+    ) -> None:
+        """Bring facts of a batch with a fold, loaded before the lock, up to the locked head.
+
+        Takes as long as what was appended since, however long the history is.
+        """
+
+    async def find_events(
+        self, connection: Connection, key: SessionKey, ids: Sequence[str]
+    ) -> Mapping[str, tuple[int, bytes, int]]:
+        """Return ``(seq, body_hash, tokens)`` of those ids that exist."""
+
+    async def append(
+        self, connection: Connection, key: SessionKey, rows: Sequence[NewEvent], facts: Facts
+    ) -> None:
+        """Insert the events, their calls, answers and lanes, and move the head.
+
+        ``facts`` are the facts after the batch: the index is written only if the batch holds a
+        marker. The caller holds the session's lock.
+        """
+
+    async def read_live(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        reader: Reader,
+        *,
+        model: str = "",
+        before: ReadBefore | None = None,
+    ) -> LogRead | None:
+        """Read what the reader sees now, in one statement; None if there is no such session.
+
+        Args:
+            connection: any.
+            key: the session's.
+            reader: whose lanes.
+            model: what is known of it is read beside.
+            before: what is known of the log already: if its index is still the one, only the live
+                events after it are read.
+        """
+
+    async def read_at(
+        self, connection: Connection, key: SessionKey, reader: Reader, as_of_seq: int
+    ) -> LogRead | None:
+        """Read what the reader saw when the head was at ``as_of_seq``. At most a few statements."""
+
+    async def read_all(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        as_of_seq: int | None = None,
+        *,
+        reader: Reader = ANYONE,
+    ) -> LogRead | None:
+        """Read every event up to a position: what ``explain`` and the tests compare with.
+
+        The reader is only asked for the arguments that opened its scope.
+        """
+
+    async def heads(
+        self, connection: Connection, uids: Sequence[UUID]
+    ) -> Mapping[UUID, tuple[UUID, int]]:
+        """Return the incarnation and the head of those sessions that exist, in one statement."""
+
+    async def list_events(
+        self, connection: Connection, key: SessionKey, wanted: EventFilter, index: Index
+    ) -> Sequence[LoggedEvent]:
+        """Return events that match, ``limit`` at most, ordered by seq."""
+
+    async def get_event(
+        self, connection: Connection, key: SessionKey, seq_or_id: int | str
+    ) -> LoggedEvent | None:
+        """Return one event, however it is read now."""
+
+    async def count_tokens(self, connection: Connection, key: SessionKey, ranges: Ranges) -> int:
+        """Return the tokens of the events at these seqs, however they are read now."""
+
+    async def markers(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        up_to_seq: int | None = None,
+        *,
+        after_seq: int = 0,
+    ) -> Sequence[tuple[int, Marker]]:
+        """Return the markers up to a seq and after another with their seqs, oldest first."""
+
+    async def cache_records(
+        self, connection: Connection, key: SessionKey, reader: Reader, up_to_seq: int
+    ) -> Sequence[CacheRecord]:
+        """Return the newest records of explicit caches in the reader's own lane up to a seq, newest
+        first."""
+
+    async def event_seqs(
+        self, connection: Connection, key: SessionKey, invocation_id: str
+    ) -> Sequence[int]:
+        """Return the seqs of an invocation's events, in order."""
