@@ -43,7 +43,14 @@ from app.formats.anthropic_rules import (
     is_block_accepted,
     validate,
 )
-from app.formats.fields import json_array, refuse_deep, refuse_members
+from app.formats.fields import (
+    json_array,
+    read_object,
+    read_string,
+    refuse_deep,
+    refuse_members,
+    string_or_empty,
+)
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
     UNKNOWN_IMAGE,
@@ -77,7 +84,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
             the item.
     """
     refuse_deep(item)
-    message = _object(item, "")
+    message = read_object(item, "")
     refuse_members(message, ("parts", "tool_calls"), "a Messages message")
     match message.get("role"):
         case "user":
@@ -113,7 +120,7 @@ def _assistant_event(message: JsonObject, agent: str) -> JsonObject:
     event = _event(agent, "model", _parts(message))
     response_id = message.get("id")
     if response_id is not None:
-        event["response_id"] = _string(response_id, "/id")
+        event["response_id"] = read_string(response_id, "/id")
     model = message.get("model")
     if isinstance(model, str) and model:
         event["model_version"] = model
@@ -136,11 +143,11 @@ def _parts(message: JsonObject) -> list[Json]:
 def _part(value: Json, pointer: str) -> JsonObject:
     if isinstance(value, str):
         return {"text": value}
-    block = _object(value, pointer)
-    kind = _string(block.get("type"), f"{pointer}/type")
+    block = read_object(value, pointer)
+    kind = read_string(block.get("type"), f"{pointer}/type")
     match kind:
         case "text":
-            return {"text": _string(block.get("text"), f"{pointer}/text")}
+            return {"text": read_string(block.get("text"), f"{pointer}/text")}
         case "thinking":
             return _thinking_part(block, pointer)
         case "redacted_thinking":
@@ -158,7 +165,7 @@ def _part(value: Json, pointer: str) -> JsonObject:
 
 
 def _thinking_part(block: JsonObject, pointer: str) -> JsonObject:
-    text = _string(block.get("thinking", ""), f"{pointer}/thinking")
+    text = read_string(block.get("thinking", ""), f"{pointer}/thinking")
     part: JsonObject = {"text": text, "thought": True}
     signature = block.get("signature")
     if isinstance(signature, str) and signature:
@@ -170,12 +177,12 @@ def _thinking_part(block: JsonObject, pointer: str) -> JsonObject:
 def _call_part(block: JsonObject, pointer: str) -> JsonObject:
     arguments = block.get("input")
     call: JsonObject = {
-        "name": _string(block.get("name"), f"{pointer}/name"),
+        "name": read_string(block.get("name"), f"{pointer}/name"),
         "args": {} if arguments is None else arguments,
     }
     call_id = block.get("id")
     if call_id is not None:
-        call["id"] = _string(call_id, f"{pointer}/id")
+        call["id"] = read_string(call_id, f"{pointer}/id")
     return {"function_call": call}
 
 
@@ -184,7 +191,7 @@ def _response_part(block: JsonObject, pointer: str) -> JsonObject:
     response: JsonObject = {"name": "", "response": "\n".join(texts)}
     call_id = block.get("tool_use_id")
     if call_id is not None:
-        response["id"] = _string(call_id, f"{pointer}/tool_use_id")
+        response["id"] = read_string(call_id, f"{pointer}/tool_use_id")
     if block.get("is_error") is True:
         response["is_error"] = True
     if media:
@@ -214,12 +221,12 @@ def _result_content(content: Json, pointer: str) -> tuple[list[str], list[Json]]
 
 
 def _image_part(block: JsonObject, pointer: str) -> JsonObject:
-    source = _object(block.get("source"), f"{pointer}/source")
+    source = read_object(block.get("source"), f"{pointer}/source")
     match source.get("type"):
         case "base64":
             return {"inline_data": _inline(source, f"{pointer}/source")}
         case "url":
-            url = _string(source.get("url"), f"{pointer}/source/url")
+            url = read_string(source.get("url"), f"{pointer}/source/url")
             mime_type = mime_type_of(url) or UNKNOWN_IMAGE
             return {"file_data": {"file_uri": url, "mime_type": mime_type}}
         case _:
@@ -228,18 +235,18 @@ def _image_part(block: JsonObject, pointer: str) -> JsonObject:
 
 
 def _document_part(block: JsonObject, pointer: str) -> JsonObject:
-    source = _object(block.get("source"), f"{pointer}/source")
-    title = _string_or_empty(block.get("title"))
+    source = read_object(block.get("source"), f"{pointer}/source")
+    title = string_or_empty(block.get("title"))
     named: JsonObject = {"display_name": title} if title else {}
     match source.get("type"):
         case "base64":
             return {"inline_data": {**_inline(source, f"{pointer}/source"), **named}}
         case "text":
-            text = _string(source.get("data"), f"{pointer}/source/data")
+            text = read_string(source.get("data"), f"{pointer}/source/data")
             data = encode_text(text)
             return {"inline_data": {"mime_type": "text/plain", "data": data, **named}}
         case "url":
-            url = _string(source.get("url"), f"{pointer}/source/url")
+            url = read_string(source.get("url"), f"{pointer}/source/url")
             return {"file_data": {"file_uri": url, "mime_type": _PDF, **named}}
         case _:
             return _opaque(block, "document", text=_told(block))
@@ -247,8 +254,8 @@ def _document_part(block: JsonObject, pointer: str) -> JsonObject:
 
 def _inline(source: JsonObject, pointer: str) -> JsonObject:
     return {
-        "mime_type": _string(source.get("media_type"), f"{pointer}/media_type"),
-        "data": _string(source.get("data"), f"{pointer}/data"),
+        "mime_type": read_string(source.get("media_type"), f"{pointer}/media_type"),
+        "data": read_string(source.get("data"), f"{pointer}/data"),
     }
 
 
@@ -267,29 +274,13 @@ def _opaque(block: JsonObject, kind: str, *, text: str = "") -> JsonObject:
 
 def _told(block: JsonObject) -> str:
     """Return what other providers read of a block that only this one knows: its texts."""
-    texts = [_string_or_empty(block.get("title"))]
+    texts = [string_or_empty(block.get("title"))]
     source = block.get("source")
     for content in (block.get("content"), source.get("content") if isinstance(source, dict) else 0):
         for item in content if isinstance(content, list) else [content]:
             text = item.get("text", item.get("title")) if isinstance(item, dict) else item
-            texts.append(_string_or_empty(text))
+            texts.append(string_or_empty(text))
     return "\n".join(text for text in texts if text.strip())
-
-
-def _object(value: Json, pointer: str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise InvalidEventError("an object is needed", pointer=pointer)
-    return value
-
-
-def _string(value: Json, pointer: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidEventError("a string is needed", pointer=pointer)
-    return value
-
-
-def _string_or_empty(value: Json) -> str:
-    return value if isinstance(value, str) else ""
 
 
 # --------------------------------------------------------------------------------------- outbound

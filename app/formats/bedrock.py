@@ -56,7 +56,7 @@ from app.formats.bedrock_rules import (
     takes_results_alone,
     validate,
 )
-from app.formats.fields import json_array, refuse_deep, refuse_members
+from app.formats.fields import json_array, read_object, read_string, refuse_deep, refuse_members
 from app.formats.identifiers import fit_identifier
 from app.formats.media import decode_text, encode_text, mime_type_of
 
@@ -82,7 +82,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
             the item.
     """
     refuse_deep(item)
-    value = _object(item, "")
+    value = read_object(item, "")
     refuse_members(value, ("parts", "tool_calls"), "a Converse message")
     output = value.get("output")
     if isinstance(output, dict) and "role" not in value:
@@ -101,7 +101,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
 
 
 def _answer_event(answer: JsonObject, output: JsonObject, agent: str) -> JsonObject:
-    message = _object(output.get("message"), "/output/message")
+    message = read_object(output.get("message"), "/output/message")
     event = _assistant_event(message, agent, "/output/message")
     metadata = answer.get("ResponseMetadata")
     response_id = metadata.get("RequestId") if isinstance(metadata, dict) else None
@@ -164,7 +164,7 @@ def _parts(message: JsonObject, pointer: str) -> list[Json]:
     is_model = message.get("role") == "assistant"
     parts: list[Json] = []
     for index, value in enumerate(content):
-        block = _object(value, f"{pointer}/{index}")
+        block = read_object(value, f"{pointer}/{index}")
         if kind_of(block) != "cachePoint":
             parts.append(_part(block, f"{pointer}/{index}", is_model=is_model))
     return parts
@@ -177,8 +177,8 @@ def _part(block: JsonObject, pointer: str, *, is_model: bool) -> JsonObject:
     value = block[kind]
     pointer = f"{pointer}/{kind}"
     if kind == "text":
-        return {"text": _string(value, pointer)}
-    inner = _object(value, pointer)
+        return {"text": read_string(value, pointer)}
+    inner = read_object(value, pointer)
     # A tool that runs there answers within the assistant's message.
     if kind == "toolUse" and inner.get("type") is None:
         return _call_part(inner, pointer)
@@ -195,8 +195,8 @@ def _reasoning_part(block: JsonObject, reasoning: JsonObject, pointer: str) -> J
     said = reasoning.get("reasoningText")
     if said is None:
         return {**_opaque(block, "reasoningContent"), "thought": True}
-    inner = _object(said, f"{pointer}/reasoningText")
-    text = _string(inner.get("text", ""), f"{pointer}/reasoningText/text")
+    inner = read_object(said, f"{pointer}/reasoningText")
+    text = read_string(inner.get("text", ""), f"{pointer}/reasoningText/text")
     part: JsonObject = {"text": text, "thought": True}
     signature = inner.get("signature")
     if isinstance(signature, str) and signature:
@@ -208,12 +208,12 @@ def _reasoning_part(block: JsonObject, reasoning: JsonObject, pointer: str) -> J
 def _call_part(call: JsonObject, pointer: str) -> JsonObject:
     arguments = call.get("input")
     value: JsonObject = {
-        "name": _string(call.get("name"), f"{pointer}/name"),
+        "name": read_string(call.get("name"), f"{pointer}/name"),
         "args": {} if arguments is None else arguments,
     }
     call_id = call.get("toolUseId")
     if call_id is not None:
-        value["id"] = _string(call_id, f"{pointer}/toolUseId")
+        value["id"] = read_string(call_id, f"{pointer}/toolUseId")
     return {"function_call": value}
 
 
@@ -222,7 +222,7 @@ def _response_part(result: JsonObject, pointer: str) -> JsonObject:
     response: JsonObject = {"name": "", "response": said}
     call_id = result.get("toolUseId")
     if call_id is not None:
-        response["id"] = _string(call_id, f"{pointer}/toolUseId")
+        response["id"] = read_string(call_id, f"{pointer}/toolUseId")
     if result.get("status") == "error":
         response["is_error"] = True
     if media:
@@ -240,15 +240,15 @@ def _result_content(content: Json, pointer: str) -> tuple[Json, list[Json]]:
     media: list[Json] = []
     for index, item in enumerate(content):
         at = f"{pointer}/{index}"
-        block = _object(item, at)
+        block = read_object(item, at)
         kind = kind_of(block)
         value = block.get(kind)
         if kind == "text":
-            said.append(_string(value, f"{at}/text"))
+            said.append(read_string(value, f"{at}/text"))
         elif kind == "json":
             said.append(value)
         elif kind in _MEDIA:
-            part = _media_part(block, _object(value, f"{at}/{kind}"), kind, f"{at}/{kind}")
+            part = _media_part(block, read_object(value, f"{at}/{kind}"), kind, f"{at}/{kind}")
             if "opaque" in part:
                 said.append(block)
             else:
@@ -262,22 +262,22 @@ def _result_content(content: Json, pointer: str) -> tuple[Json, list[Json]]:
 
 
 def _media_part(block: JsonObject, media: JsonObject, kind: str, pointer: str) -> JsonObject:
-    media_format = _string(media.get("format", "txt"), f"{pointer}/format")
+    media_format = read_string(media.get("format", "txt"), f"{pointer}/format")
     mime_type = FORMATS_BY_KIND[kind].get(media_format, f"{kind}/{media_format}")
-    source = _object(media.get("source"), f"{pointer}/source")
+    source = read_object(media.get("source"), f"{pointer}/source")
     name = media.get("name")
     named: JsonObject = {"display_name": name} if isinstance(name, str) and name else {}
     is_plain = media.keys() <= {"format", "name", "source"}
     match kind_of(source):
         case "bytes" if is_plain:
-            data = _string(source["bytes"], f"{pointer}/source/bytes")
+            data = read_string(source["bytes"], f"{pointer}/source/bytes")
             return {"inline_data": {"mime_type": mime_type, "data": data, **named}}
         case "text" if is_plain:
-            data = encode_text(_string(source["text"], f"{pointer}/source/text"))
+            data = encode_text(read_string(source["text"], f"{pointer}/source/text"))
             return {"inline_data": {"mime_type": mime_type, "data": data, **named}}
         case "s3Location" if is_plain and kind_of(source["s3Location"]) == "uri":
-            location = _object(source["s3Location"], f"{pointer}/source/s3Location")
-            uri = _string(location["uri"], f"{pointer}/source/s3Location/uri")
+            location = read_object(source["s3Location"], f"{pointer}/source/s3Location")
+            uri = read_string(location["uri"], f"{pointer}/source/s3Location/uri")
             return {"file_data": {"file_uri": uri, "mime_type": mime_type, **named}}
         case _:
             label = f"{kind} {name}" if named else kind
@@ -306,18 +306,6 @@ def _told(block: JsonObject) -> str:
     ]
     inner = [text.get("text") if isinstance(text, dict) else text for text in texts]
     return "\n".join(text for text in inner if isinstance(text, str) and text.strip())
-
-
-def _object(value: Json, pointer: str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise InvalidEventError("an object is needed", pointer=pointer)
-    return value
-
-
-def _string(value: Json, pointer: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidEventError("a string is needed", pointer=pointer)
-    return value
 
 
 # --------------------------------------------------------------------------------------- outbound

@@ -251,3 +251,30 @@ def refuse_members(value: Mapping[str, Json], names: Collection[str], owner: str
         if value.get(name):
             detail = f"{owner} has no {name}: is it another format's?"
             raise InvalidEventError(detail, pointer=f"/{name}")
+
+
+def read_object(value: Json, pointer: str) -> dict[str, Json]:
+    """Return an object.
+
+    Raises:
+        InvalidEventError: it is none.
+    """
+    if not isinstance(value, dict):
+        raise InvalidEventError("an object is needed", pointer=pointer)
+    return value
+
+
+def read_string(value: Json, pointer: str) -> str:
+    """Return a string.
+
+    Raises:
+        InvalidEventError: it is none.
+    """
+    if not isinstance(value, str):
+        raise InvalidEventError("a string is needed", pointer=pointer)
+    return value
+
+
+def string_or_empty(value: Json) -> str:
+    """Return a string, and of anything else the empty one."""
+    return value if isinstance(value, str) else ""

@@ -38,7 +38,14 @@ from app.core.contents import (
     Text,
 )
 from app.core.errors import InvalidEventError, InvalidInputError
-from app.formats.fields import json_array, refuse_deep, refuse_members
+from app.formats.fields import (
+    json_array,
+    read_object,
+    read_string,
+    refuse_deep,
+    refuse_members,
+    string_or_empty,
+)
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
     UNKNOWN_IMAGE,
@@ -79,7 +86,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
             the item.
     """
     refuse_deep(item)
-    message = _object(item, "")
+    message = read_object(item, "")
     refuse_members(message, ("parts",), "a Chat Completions message")
     role = message.get("role")
     match role:
@@ -122,7 +129,7 @@ def _assistant_event(message: JsonObject, agent: str) -> JsonObject:
         parts.append(_refusal_part(refusal))
     audio = message.get("audio")
     if isinstance(audio, dict):
-        parts.append(_opaque("audio", audio, text=_string_or_empty(audio.get("transcript"))))
+        parts.append(_opaque("audio", audio, text=string_or_empty(audio.get("transcript"))))
     parts += _call_parts(message)
     event = _event(message, author=agent, role="model", parts=parts)
     response_id = _optional_string(message, "id")
@@ -156,11 +163,11 @@ def _content_parts(message: JsonObject) -> list[Json]:
 def _content_part(value: Json, pointer: str) -> JsonObject:
     if isinstance(value, str):
         return {"text": value}
-    part = _object(value, pointer)
-    kind = _string(part.get("type"), f"{pointer}/type")
+    part = read_object(value, pointer)
+    kind = read_string(part.get("type"), f"{pointer}/type")
     match kind:
         case "text" | "input_text" | "output_text":
-            return {"text": _string(part.get("text"), f"{pointer}/text")}
+            return {"text": read_string(part.get("text"), f"{pointer}/text")}
         case "image_url" | "image":
             return _image_part(part.get(kind), f"{pointer}/{kind}")
         case "input_audio":
@@ -168,13 +175,13 @@ def _content_part(value: Json, pointer: str) -> JsonObject:
         case "file":
             return _file_part(part, pointer)
         case "refusal":
-            return _refusal_part(_string(part.get("refusal"), f"{pointer}/refusal"))
+            return _refusal_part(read_string(part.get("refusal"), f"{pointer}/refusal"))
         case _:
             return _opaque(kind, part)
 
 
 def _image_part(image: Json, pointer: str) -> JsonObject:
-    url = _string(image.get("url") if isinstance(image, dict) else image, pointer)
+    url = read_string(image.get("url") if isinstance(image, dict) else image, pointer)
     inline = split_data_url(url)
     if inline is not None:
         return {"inline_data": {"mime_type": inline[0], "data": inline[1]}}
@@ -182,9 +189,9 @@ def _image_part(image: Json, pointer: str) -> JsonObject:
 
 
 def _audio_part(part: JsonObject, pointer: str) -> JsonObject:
-    audio = _object(part.get("input_audio"), f"{pointer}/input_audio")
-    data = _string(audio.get("data"), f"{pointer}/input_audio/data")
-    audio_format = _string(audio.get("format"), f"{pointer}/input_audio/format")
+    audio = read_object(part.get("input_audio"), f"{pointer}/input_audio")
+    data = read_string(audio.get("data"), f"{pointer}/input_audio/data")
+    audio_format = read_string(audio.get("format"), f"{pointer}/input_audio/format")
     return {
         "inline_data": {
             "mime_type": "audio/mpeg" if audio_format == "mp3" else f"audio/{audio_format}",
@@ -194,8 +201,8 @@ def _audio_part(part: JsonObject, pointer: str) -> JsonObject:
 
 
 def _file_part(part: JsonObject, pointer: str) -> JsonObject:
-    file = _object(part.get("file"), f"{pointer}/file")
-    name = _string_or_empty(file.get("filename"))
+    file = read_object(part.get("file"), f"{pointer}/file")
+    name = string_or_empty(file.get("filename"))
     data = file.get("file_data")
     if not isinstance(data, str):
         # Uploaded there: the id means nothing to anyone else.
@@ -229,12 +236,12 @@ def _call_parts(message: JsonObject) -> list[Json]:
     if tool_calls is not None and not isinstance(tool_calls, list):
         raise InvalidEventError("tool_calls must be a list", pointer="/tool_calls")
     parts: list[Json] = [
-        _call_part(_object(call, f"/tool_calls/{i}"), f"/tool_calls/{i}")
+        _call_part(read_object(call, f"/tool_calls/{i}"), f"/tool_calls/{i}")
         for i, call in enumerate(tool_calls or [])
     ]
     legacy = message.get("function_call")
     if legacy is not None:
-        function = _object(legacy, "/function_call")
+        function = read_object(legacy, "/function_call")
         parts.append(_function_part(function, "/function_call", call_id=None))
     return parts
 
@@ -243,18 +250,18 @@ def _call_part(call: JsonObject, pointer: str) -> JsonObject:
     call_id = _optional_string(call, "id", pointer)
     custom = call.get("custom")
     if call.get("type") == "custom" and isinstance(custom, dict):
-        name = _string(custom.get("name"), f"{pointer}/custom/name")
+        name = read_string(custom.get("name"), f"{pointer}/custom/name")
         arguments: JsonObject = {"input": custom.get("input")}
         return {"function_call": _identified({"name": name, "args": arguments}, call_id)}
     if isinstance(call.get("function"), str):
         named: JsonObject = {"name": call["function"], "arguments": call.get("arguments")}
         return _function_part(named, pointer, call_id=call_id)
-    function = _object(call.get("function"), f"{pointer}/function")
+    function = read_object(call.get("function"), f"{pointer}/function")
     return _function_part(function, f"{pointer}/function", call_id=call_id)
 
 
 def _function_part(function: JsonObject, pointer: str, *, call_id: str | None) -> JsonObject:
-    name = _string(function.get("name"), f"{pointer}/name")
+    name = read_string(function.get("name"), f"{pointer}/name")
     arguments = function.get("arguments")
     args = {} if arguments is None else arguments
     return {"function_call": _identified({"name": name, "args": args}, call_id)}
@@ -269,7 +276,7 @@ def _response_parts(message: JsonObject) -> list[Json]:
     responses = message.get("tool_responses")
     if isinstance(responses, list) and responses:
         return [
-            _response_part(_object(one, f"/tool_responses/{i}"), f"/tool_responses/{i}")
+            _response_part(read_object(one, f"/tool_responses/{i}"), f"/tool_responses/{i}")
             for i, one in enumerate(responses)
         ]
     ids = message.get("tool_call_ids")
@@ -279,7 +286,7 @@ def _response_parts(message: JsonObject) -> list[Json]:
 
 
 def _response_part(message: JsonObject, pointer: str = "") -> JsonObject:
-    function = _string_or_empty(message.get("function"))
+    function = string_or_empty(message.get("function"))
     texts: list[str] = []
     media: list[Json] = []
     for part in _content_parts(message):
@@ -303,25 +310,9 @@ def _response_part(message: JsonObject, pointer: str = "") -> JsonObject:
     return {"function_response": _identified(response, call_id)}
 
 
-def _object(value: Json, pointer: str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise InvalidEventError("an object is needed", pointer=pointer)
-    return value
-
-
-def _string(value: Json, pointer: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidEventError("a string is needed", pointer=pointer)
-    return value
-
-
 def _optional_string(holder: JsonObject, key: str, pointer: str = "") -> str | None:
     value = holder.get(key)
-    return None if value is None else _string(value, f"{pointer}/{key}")
-
-
-def _string_or_empty(value: Json) -> str:
-    return value if isinstance(value, str) else ""
+    return None if value is None else read_string(value, f"{pointer}/{key}")
 
 
 # --------------------------------------------------------------------------------------- outbound

@@ -46,7 +46,15 @@ from app.core.contents import (
     Text,
 )
 from app.core.errors import InvalidEventError, InvalidInputError
-from app.formats.fields import json_array, json_object, refuse_deep, refuse_members
+from app.formats.fields import (
+    json_array,
+    json_object,
+    read_object,
+    read_string,
+    refuse_deep,
+    refuse_members,
+    string_or_empty,
+)
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
     UNKNOWN_IMAGE,
@@ -96,7 +104,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
             the item.
     """
     refuse_deep(item)
-    value = _object(item, "")
+    value = read_object(item, "")
     refuse_members(value, ("parts", "tool_calls"), "a Responses item")
     payload = value.get("payload")
     if isinstance(payload, dict) and isinstance(value.get("type"), str):
@@ -113,7 +121,7 @@ def _rollout_events(line: JsonObject, payload: JsonObject, agent: str) -> list[J
         case "response_item":
             event = _item_event(payload, agent, "/payload")
         case "compacted":
-            text = _string(payload.get("message"), "/payload/message")
+            text = read_string(payload.get("message"), "/payload/message")
             event = _event("user", "user", [{"text": text}])
         case _:
             return []
@@ -128,7 +136,7 @@ def _response_events(response: JsonObject, output: list[Json], agent: str) -> li
     made: list[JsonObject] = []
     for index, item in enumerate(output):
         pointer = f"/output/{index}"
-        event = _item_event(_object(item, pointer), agent, pointer)
+        event = _item_event(read_object(item, pointer), agent, pointer)
         if made and made[-1] is events[-1] and _is_models(event):
             _parts_of(made[-1]).extend(_parts_of(event))
             continue
@@ -159,14 +167,14 @@ def _describe(event: JsonObject, response: JsonObject) -> None:
     """Say of an event which response it belongs to, which model made it and what went wrong."""
     response_id = response.get("id")
     if response_id is not None:
-        event["response_id"] = _string(response_id, "/id")
+        event["response_id"] = read_string(response_id, "/id")
     model = response.get("model")
     if isinstance(model, str) and model:
         event["model_version"] = model
     error = response.get("error")
     if isinstance(error, dict):
-        event["error_code"] = _string_or_empty(error.get("code")) or "error"
-        event["error_message"] = _string_or_empty(error.get("message"))
+        event["error_code"] = string_or_empty(error.get("code")) or "error"
+        event["error_message"] = string_or_empty(error.get("message"))
 
 
 def _usage(value: Json) -> JsonObject:
@@ -191,7 +199,7 @@ def _item_event(item: JsonObject, agent: str, pointer: str) -> JsonObject:
     kind = item.get("type")
     if kind is None and ("role" in item or isinstance(item.get("id"), str)):
         kind = "message" if "role" in item else "item_reference"
-    kind = _string(kind, f"{pointer}/type")
+    kind = read_string(kind, f"{pointer}/type")
     if kind == "message":
         return _message_event(item, agent, pointer)
     if kind in OUTPUT_TYPES:
@@ -250,27 +258,27 @@ def _content_parts(content: Json, pointer: str) -> list[Json]:
 def _content_part(value: Json, pointer: str) -> JsonObject:
     if isinstance(value, str):
         return {"text": value}
-    part = _object(value, pointer)
-    kind = _string(part.get("type"), f"{pointer}/type")
+    part = read_object(value, pointer)
+    kind = read_string(part.get("type"), f"{pointer}/type")
     match kind:
         case "input_text" | "output_text" | "text":
-            return {"text": _string(part.get("text"), f"{pointer}/text")}
+            return {"text": read_string(part.get("text"), f"{pointer}/text")}
         case "refusal":
-            text = _string(part.get("refusal"), f"{pointer}/refusal")
+            text = read_string(part.get("refusal"), f"{pointer}/refusal")
             return _opaque(kind, part, text=text)
         case "input_image" | "computer_screenshot":
             return _image_part(part, pointer)
         case "input_file":
             return _file_part(part, pointer)
         case _:
-            return _opaque(kind, part, text=_string_or_empty(part.get("transcript")))
+            return _opaque(kind, part, text=string_or_empty(part.get("transcript")))
 
 
 def _image_part(part: JsonObject, pointer: str) -> JsonObject:
     if part.get("image_url") is None:
         # Uploaded there: the id means nothing to anyone else.
         return _opaque("input_image", part, text="[image]")
-    url = _string(part["image_url"], f"{pointer}/image_url")
+    url = read_string(part["image_url"], f"{pointer}/image_url")
     inline = split_data_url(url)
     if inline is not None:
         return {"inline_data": {"mime_type": inline[0], "data": inline[1]}}
@@ -278,10 +286,10 @@ def _image_part(part: JsonObject, pointer: str) -> JsonObject:
 
 
 def _file_part(part: JsonObject, pointer: str) -> JsonObject:
-    name = _string_or_empty(part.get("filename"))
+    name = string_or_empty(part.get("filename"))
     named: JsonObject = {"display_name": name} if name else {}
     if part.get("file_url") is not None:
-        url = _string(part["file_url"], f"{pointer}/file_url")
+        url = read_string(part["file_url"], f"{pointer}/file_url")
         return {"file_data": {"file_uri": url, "mime_type": mime_type_of(url) or _PDF, **named}}
     data = part.get("file_data")
     if not isinstance(data, str):
@@ -321,15 +329,15 @@ def _call_part(item: JsonObject, kind: str, pointer: str) -> JsonObject:
         arguments = item.get("arguments")
         args = {} if arguments is None else arguments
     elif kind == _CUSTOM:
-        args = {"input": _string(item.get("input"), f"{pointer}/input")}
+        args = {"input": read_string(item.get("input"), f"{pointer}/input")}
     else:
         about = ("call_id", "id", "status", "type")
         args = {key: value for key, value in item.items() if key not in about}
     is_named = kind in ("function_call", _CUSTOM)
     name = item.get("name") if is_named else kind.removesuffix("_call")
-    call: JsonObject = {"name": _string(name, f"{pointer}/name"), "args": args}
+    call: JsonObject = {"name": read_string(name, f"{pointer}/name"), "args": args}
     if call_id is not None:
-        call["id"] = _string(call_id, f"{pointer}/call_id")
+        call["id"] = read_string(call_id, f"{pointer}/call_id")
     known = ("namespace", "type") if kind == _CUSTOM else ("namespace",)
     (part,) = _with_item([{"function_call": call}], item, *known if is_named else ())
     assert isinstance(part, dict)
@@ -339,14 +347,14 @@ def _call_part(item: JsonObject, kind: str, pointer: str) -> JsonObject:
 def _response_part(item: JsonObject, kind: str, pointer: str) -> JsonObject:
     texts, media = _output(item.get("output"), f"{pointer}/output")
     response: JsonObject = {
-        "name": _string_or_empty(item.get("name")),
+        "name": string_or_empty(item.get("name")),
         "response": "\n".join(texts),
     }
     call_id = item.get("call_id")
     if call_id is None and kind == "local_shell_call_output":
         call_id = item.get("id")
     if call_id is not None:
-        response["id"] = _string(call_id, f"{pointer}/call_id")
+        response["id"] = read_string(call_id, f"{pointer}/call_id")
     if media:
         response["parts"] = media
     if item.get("status") == "failed":
@@ -377,22 +385,6 @@ def _output(value: Json, pointer: str) -> tuple[list[str], list[Json]]:
         else:
             texts.append(item if isinstance(item, str) else canonical_json(item))
     return texts, media
-
-
-def _object(value: Json, pointer: str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise InvalidEventError("an object is needed", pointer=pointer)
-    return value
-
-
-def _string(value: Json, pointer: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidEventError("a string is needed", pointer=pointer)
-    return value
-
-
-def _string_or_empty(value: Json) -> str:
-    return value if isinstance(value, str) else ""
 
 
 # --------------------------------------------------------------------------------------- outbound
