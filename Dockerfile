@@ -1,6 +1,6 @@
 # One image; the command selects what it does: serve (the default), worker, migrate, keys, config,
-# compile. It runs as nobody in particular and writes only below FOLDLINE_DATA_DIR, so the root may be
-# read-only. It has no HEALTHCHECK: whoever runs it asks /livez and /readyz.
+# compile, verify. It runs as nobody in particular and writes only below FOLDLINE_DATA_DIR, so the root
+# may be read-only. It has no HEALTHCHECK: whoever runs it asks /livez and /readyz.
 
 # The digest is that of the index of all architectures. Another base with Python 3.11: --build-arg.
 ARG BASE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d

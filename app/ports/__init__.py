@@ -11,11 +11,11 @@ from app.ports.compactions import (
     CompactionCounters,
     CompactionRead,
     CompactionReads,
-    CompactionStanding,
 )
 from app.ports.compiles import CacheUse, CacheUses, CompiledRequest, CompileInputs, TokenReports
 from app.ports.jobs import JOBS_TOPIC, ClaimLimits, Hints, Job, JobQueue, JobStatus, NewJob
 from app.ports.log import (
+    CompactionStanding,
     EventFilter,
     EventLog,
     EventStatus,

@@ -3,27 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
-from uuid import UUID
 
-from app.core.canonical import Json
-from app.core.compaction.due import Counters
 from app.core.compaction.facts import PlanFacts
 from app.core.compaction.policy import CompactionPolicy
 from app.core.events import Event
 from app.core.invocations import InvocationFacts
 from app.ports.base import Connection, SessionKey
-from app.ports.log import LockedSession
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionStanding:
-    """What decides, beside the log, whether a session is to be compacted."""
-
-    incarnation: UUID
-    #: The session's own and its app's; the first that says something of compaction counts.
-    policy: Json
-    app_policy: Json
-    counters: Counters
+from app.ports.log import CompactionStanding, LockedSession
 
 
 class CompactionCounters(Protocol):

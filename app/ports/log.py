@@ -8,6 +8,7 @@ from uuid import UUID
 
 from app.core.calibration import Learnt
 from app.core.canonical import Json
+from app.core.compaction.due import Counters
 from app.core.compile.explicit_cache import CacheRecord
 from app.core.events import Event, Marker
 from app.core.index import Index
@@ -15,7 +16,6 @@ from app.core.lanes import ANYONE, Reader
 from app.core.ranges import Ranges
 from app.core.resolve import Facts, Needs
 from app.ports.base import Connection, SessionKey
-from app.ports.compactions import CompactionStanding
 
 EventStatus: TypeAlias = Literal["live", "masked", "rewound", "marker"]
 
@@ -137,13 +137,24 @@ class ReadBefore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionStanding:
+    """What decides, beside the log, whether a session is to be compacted."""
+
+    incarnation: UUID
+    #: The session's own and its app's; the first that says something of compaction counts.
+    policy: Json
+    app_policy: Json
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBeside:
     """What a compile needs besides the log."""
 
     #: Of the model that was asked about; None: nothing is.
     learnt: Learnt | None
     #: None: the session is of before it was counted.
-    standing: "CompactionStanding | None"
+    standing: CompactionStanding | None
 
 
 class EventLog(Protocol):

@@ -118,7 +118,7 @@ OPAQUE = {"opaque": {"provider": "anthropic", "type": "compaction", "raw": "{}"}
             {"content": {"parts": [{"text": "x"}, {"function_call": {"name": "f"}}]}},
             "/content/parts/1",
         ),
-        ({"content": 7}, "/content/str"),
+        ({"content": 7}, "/content"),
         ({"covers": {"from_seq": 3, "to_seq": 99}}, "/covers"),
         ({"covers": {"from_seq": 0, "to_seq": 2}}, "/covers/from_seq"),
         ({"covers": {"from_seq": 1, "to_seq": 2, "x": 1}}, "/covers/x"),

@@ -43,6 +43,7 @@ OVER_ALL_SESSIONS: Final = {
     "sessions.page": "lists a tenant's sessions",
     "sessions.list_newest": "lists a tenant's sessions",
     "sessions.list_oldest": "lists a tenant's sessions",
+    "sessions.expired": "finds the sessions whose time to live has passed, for a worker",
     "event_log.heads": "where the heads of the sessions are that a process streams",
     "log_checks.sessions": "lists the sessions that are to be checked",
     "log_checks.stray_events": "finds rows of no session, for an operator",

@@ -225,6 +225,7 @@ def prometheus(
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
             _until_ready(client, process, folder / "log")
+            _until_scraped(client)
             for _ in range(6):
                 _live_a_little(service)
                 time.sleep(0.7)
@@ -245,6 +246,18 @@ def _until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Pa
             pass
         time.sleep(0.1)
     pytest.fail(log.read_text(encoding="utf-8"))
+
+
+def _until_scraped(client: httpx.Client) -> None:
+    """Wait for the first scrape, some seconds after the start: what happened before is no
+    increase."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        up = _asked(client, 'up{job="foldline"}')
+        if up and up[0]["value"][1] == "1":
+            return
+        time.sleep(0.1)
+    pytest.fail("nothing was scraped")
 
 
 def _asked(client: httpx.Client, query: str) -> list[dict[str, Any]]:
