@@ -13,10 +13,12 @@ NEW = {"app_name": "app", "user_id": "user"}
 
 async def test_put_creates_once_and_then_gets(api: Api) -> None:
     path = f"/v1/sessions/{uuid4().hex}"
-    body = {**NEW, "state": {"k": 1, "user:n": "x"}, "metadata": {"m": "1"}, "ttl_s": 60}
+    # A user of its own: others' states are looked at whole.
+    new = {**NEW, "user_id": "one-with-state"}
+    body = {**new, "state": {"k": 1, "user:n": "x"}, "metadata": {"m": "1"}, "ttl_s": 60}
     first = await api.put(path, body)
     assert (first.status_code, first.headers["etag"]) == (201, '"0"')
-    second = await api.put(path, NEW)
+    second = await api.put(path, new)
     assert second.status_code == 200
     session = second.json()
     assert session == (await api.get(path)).json()

@@ -62,7 +62,7 @@ async def reply(api: Api, path: str, text: str, **fields: Any) -> dict[str, Any]
 
 async def eventful(api: Api) -> str:
     """A session in which everything happened once."""
-    path = await api.session(state={"k": 1, "user:n": 2})
+    path = await api.session(user_id="one-with-state", state={"k": 1, "user:n": 2})
     await api.append(path, user("Where is my order?", id="e1", invocation_id="i1"))
     await reply(api, path, "Which one?", tools=[{"name": "track"}], system="Help.")
     await api.append(
