@@ -372,6 +372,7 @@ class Settled:
     chain: tuple[str, ...] = ()
     system: str = ""
     tools: str = ""
+    opening_args: str | None = None
     items: tuple[SettledItems, ...] = ()
     #: Fields beside the history that the contents call for.
     fields: Mapping[str, str] = field(default_factory=dict)

@@ -51,10 +51,13 @@ def given_after(events: Events, settled: Settled, inputs: CompileInput) -> Event
         inputs: of the compile at hand.
 
     Returns:
-        None when an event has landed before what was settled, as no reply of the reader's own does.
+        None when something has landed before what was settled: an event, as no reply of the
+        reader's own does, or the call that opened the reader's scope, after the scope's own events.
     """
     if settled.until is None:
         return events
+    if settled.opening_args != inputs.opening_args:
+        return None
     given: list[Event] = []
     for event in events:
         if event.marker is not None:
@@ -117,6 +120,7 @@ def settle(
         chain=result.chain[: part_count + 1],
         system=result.system,
         tools=result.tools,
+        opening_args=inputs.opening_args,
         items=items,
         fields=fields,
         repairs=(*before.repairs, *(r for r in result.repairs if r.seq in earlier)),

@@ -70,3 +70,16 @@ def test_results_of_settled_calls_are_told_as_late() -> None:
     )
 
     assert list(differences(done, READER, "anthropic")) == []
+
+
+def test_what_is_settled_is_given_up_when_the_call_that_opened_the_scope_lands_late() -> None:
+    reader = Reader(agent="bot", isolation_scope="s")
+    done = log(user("a", scope="s"), model("b", scope="s"), user("c", scope="s"))
+    inputs = inputs_of(done, 3, reader, "gemini")
+    result = run_pipeline(done.events, inputs)
+    settled = settle(done.events, inputs, result, count(result))
+    opened = replace(inputs, opening_args='{"task":"find it"}')
+
+    assert settled.until is not None
+    assert given_after(done.events, settled, inputs) is not None
+    assert given_after(done.events, settled, opened) is None
