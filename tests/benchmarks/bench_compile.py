@@ -53,8 +53,8 @@ ADK_SAMPLES: Final = {0: 20, 1_000: 10, 10_000: 3}
 #: Only the caller's own fold: nothing happens in the background while others are measured.
 POLICY: Final = {"compaction": {"strategy": "none"}}
 SUMMARY: Final = "The user asked for the state of many orders; every one is held at a hub."
-#: Postgres counts in memory and publishes about once a second.
-STATISTICS_DELAY_S: Final = 1.5
+#: What a connection counts it publishes once a second, and the last of it when idle for ten.
+STATISTICS_DELAY_S: Final = 11.0
 #: What is held to: the masked history costs nothing, and this much faster at this size.
 RATIO_AT: Final = 10_000
 LEAST_RATIO: Final = 100
