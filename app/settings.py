@@ -66,6 +66,14 @@ class SettingsError(Exception):
         super().__init__("\n".join(f"{name}: {problem}" for name, problem in problems.items()))
 
 
+def _scheme(url: SecretStr) -> str:
+    """Return the scheme of a URL, empty where there is none."""
+    try:
+        return urlsplit(url.get_secret_value()).scheme
+    except ValueError:
+        return ""
+
+
 class Settings(BaseSettings):
     """The settings. Secrets are `SecretStr`; nothing here is changed after the start."""
 
@@ -222,27 +230,15 @@ class Settings(BaseSettings):
     @field_validator("database_url", "database_ro_url")
     @classmethod
     def _is_postgres_url(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is None:
-            return None
         # The message must not repeat the URL: it holds a password.
-        try:
-            scheme = urlsplit(value.get_secret_value()).scheme
-        except ValueError:
-            scheme = ""
-        if scheme not in DATABASE_SCHEMES:
+        if value is not None and _scheme(value) not in DATABASE_SCHEMES:
             raise ValueError("must be a URL that starts with postgresql://")
         return value
 
     @field_validator("redis_url")
     @classmethod
     def _is_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is None:
-            return None
-        try:
-            scheme = urlsplit(value.get_secret_value()).scheme
-        except ValueError:
-            scheme = ""
-        if scheme not in REDIS_SCHEMES:
+        if value is not None and _scheme(value) not in REDIS_SCHEMES:
             raise ValueError("must be a URL that starts with redis:// or rediss://")
         return value
 
