@@ -31,7 +31,7 @@ from app.core.compile.inputs import (
 )
 from app.core.compile.instruction import system_text
 from app.core.compile.pipeline import PassObserver, run_pipeline
-from app.core.compile.render import request_fields
+from app.core.compile.render import request_fields, tools_text
 from app.core.compile.trace import EventTrace, PassTrace, explain
 from app.core.contents import Content, Contents
 from app.core.errors import BudgetExceededError, InvalidInputError
@@ -183,7 +183,7 @@ def for_model(inputs: CompileInput) -> CompileInput:
         tail_nudge=settings.tail_nudge,
         call_signature_sentinel=settings.call_signature_sentinel,
     )
-    tools = inputs.format.render_tools(options.tools) if options.tools else ""
+    tools = tools_text(inputs.format, options.tools)
     count = Tokenizer().count
     return replace(
         inputs,

@@ -21,7 +21,7 @@ from app.core.compile.inputs import BudgetAction, CompileInput, CompileOptions, 
 from app.core.compile.instruction import system_text
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.projection import Counted, Projection, scaled
-from app.core.compile.render import request_fields
+from app.core.compile.render import request_fields, tools_text
 from app.core.compile.settle import can_settle, given_after, settle
 from app.core.compile.standing import (
     NOTHING_STANDS,
@@ -324,7 +324,7 @@ class CompileContext:
         if not read.is_rest or inputs.rule is not known.rule:
             return None
         settled = known.settled
-        tools = request.format.render_tools(inputs.options.tools) if inputs.options.tools else ""
+        tools = tools_text(request.format, inputs.options.tools)
         if (settled.system, settled.tools) != (system_text(inputs.options, inputs.state), tools):
             return None
         inputs = replace(inputs, settled=settled)

@@ -9,6 +9,7 @@ from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.instruction import system_text
 from app.core.compile.pipeline import PassObserver, run_pipeline
 from app.core.compile.projection import Counted, Projection, count_result, project
+from app.core.compile.render import tools_text
 from app.core.compile.trace import PassTrace
 from app.core.contents import Contents
 from app.core.errors import BudgetExceededError
@@ -92,7 +93,7 @@ class RunCompile:
     def counted(self, inputs: CompileInput, request: CompileRequest) -> CompileInput:
         """Return the inputs with the budget, and what the request takes before any contents."""
         system = system_text(inputs.options, inputs.state)
-        tools = request.format.render_tools(inputs.options.tools) if inputs.options.tools else ""
+        tools = tools_text(request.format, inputs.options.tools)
         limit = limit_of(request, inputs)
         return replace(
             inputs,

@@ -269,6 +269,9 @@ class Format(Protocol):
         """``gemini``, ``openai_chat``, ``openai_responses``, ``anthropic``, ``bedrock`` or
         ``native``."""
 
+    def __hash__(self) -> int:
+        """A format may be a part of a key."""
+
     @property
     def history_field(self) -> str:
         """The body field that lists the contents: an array, whose end is rendered from the last

@@ -3,6 +3,7 @@ rendered."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -28,6 +29,8 @@ from app.core.fingerprint import chain_of, head_of
 
 #: Providers take at least 64 characters.
 _KEY_DIGITS: Final = 32
+#: Tools are long, the same for all sessions of an agent, and asked for several times in a compile.
+_KEPT_TOOLS: Final = 64
 
 
 def render(
@@ -35,7 +38,7 @@ def render(
 ) -> CompileResult:
     """Return the rendered contents with their fingerprint chain."""
     wire, settled = inputs.format, inputs.settled
-    tools = wire.render_tools(inputs.options.tools) if inputs.options.tools else ""
+    tools = tools_text(wire, inputs.options.tools)
     rendered = tuple(
         RenderedContent(
             content,
@@ -73,6 +76,12 @@ def render(
         calls=tuple(report.calls),
         budgeted_tokens=report.budgeted_tokens,
     )
+
+
+@lru_cache(_KEPT_TOOLS)
+def tools_text(wire: Format, tools: tuple[str, ...]) -> str:
+    """Return the JSON text of the request's tools field, empty without tools."""
+    return wire.render_tools(tools) if tools else ""
 
 
 def by_seq(repairs: Iterable[Repair]) -> tuple[Repair, ...]:

@@ -25,7 +25,7 @@ from typing import Final
 from app.core.compile.edits import newest_edit
 from app.core.compile.inputs import CompileInput, Report, Thoughts
 from app.core.compile.instruction import system_text
-from app.core.compile.render import with_emitted_ids
+from app.core.compile.render import tools_text, with_emitted_ids
 from app.core.contents import Content, Contents, FunctionCall, PlacedPart
 from app.core.fingerprint import Chain, head_of
 
@@ -117,7 +117,7 @@ def _chain(inputs: CompileInput) -> Chain:
     if inputs.settled.chain:
         return Chain(inputs.settled.chain[-1])
     options, wire = inputs.options, inputs.format
-    tools = wire.render_tools(options.tools) if options.tools else ""
+    tools = tools_text(wire, options.tools)
     system = system_text(options, inputs.state)
     return Chain(head_of(format_name=wire.name, model=options.model, tools=tools, system=system))
 
