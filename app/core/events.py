@@ -337,7 +337,7 @@ class Event:
         """Tell whether the model produced the event; whatever calls a tool is the model's."""
         if self.role is None or self.marker is not None:
             return False
-        return self.has_model_role or bool(self.calls)
+        return self.has_model_role or any(isinstance(part, FunctionCall) for part in self.parts)
 
     @property
     def has_model_role(self) -> bool:

@@ -32,11 +32,11 @@ def chain_of(start: str, parts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         start: of the request without these parts: from :func:`head_of`, or the end of a chain.
         parts: ``(role, canonical text)`` of each part, in order.
     """
-    chain = Chain(start)
-    values = [chain.value]
+    head, value = start[: 3 * _HEAD_DIGITS], start
+    values = [value]
     for role, text in parts:
-        chain.add(role, text)
-        values.append(chain.value)
+        value = _next(head, value, role, text)
+        values.append(value)
     return tuple(values)
 
 
@@ -50,8 +50,12 @@ class Chain:
 
     def add(self, role: str, text: str) -> None:
         """Add a part."""
-        link = sha256(f"{self.value}\0{role}\0".encode() + text.encode()).hexdigest()
-        self.value = self._head + link[:_CHAIN_DIGITS]
+        self.value = _next(self._head, self.value, role, text)
+
+
+def _next(head: str, value: str, role: str, text: str) -> str:
+    link = sha256(f"{value}\0{role}\0{text}".encode()).hexdigest()
+    return head + link[:_CHAIN_DIGITS]
 
 
 def start_of(fingerprint: str) -> str:

@@ -230,14 +230,11 @@ class Gemini:
     def render_part(self, part: Part, role: Role) -> str:
         """Return the part's JSON text. Total: what the format does not say is rendered too."""
         del role  # A part looks the same in both.
-        fields: list[tuple[str, str]] = []
-        if part.thought:
-            fields.append(("thought", "true"))
-        if part.signature is not None and part.signed_by == _PROVIDER:
-            fields.append(("thoughtSignature", json_string(part.signature)))
         text = _kind(part)
-        if fields:
-            text = _extended(text, json_object(fields))
+        if part.thought:
+            text = _extended(text, '{"thought":true}')
+        if part.signature is not None and part.signed_by == _PROVIDER:
+            text = _extended(text, f'{{"thoughtSignature":{json_string(part.signature)}}}')
         return _extended(text, _extra(part.extra)) if part.extra else text
 
     def render_tools(self, tools: Sequence[str]) -> str:
@@ -318,11 +315,11 @@ def _is_taken(part: InlineData | FileData) -> bool:
 def _kind(part: Part) -> str:
     match part:
         case Text():
-            return json_object([("text", json_string(part.text))])
+            return f'{{"text":{json_string(part.text)}}}'
         case FunctionCall():
-            return json_object([("functionCall", _call(part))])
+            return f'{{"functionCall":{_call(part)}}}'
         case FunctionResponse():
-            return json_object([("functionResponse", _response(part))])
+            return f'{{"functionResponse":{_response(part)}}}'
         case InlineData() | FileData():
             return _media(part)
         case ExecutableCode():
@@ -336,23 +333,21 @@ def _kind(part: Part) -> str:
 
 
 def _call(part: FunctionCall) -> str:
-    return json_object([*_named(part), ("args", part.args)])
+    return f'{{{_named(part)},"args":{part.args}}}'
 
 
 def _response(part: FunctionResponse) -> str:
-    fields = [*_named(part), ("response", _result(part))]
+    text = f'{_named(part)},"response":{_result(part)}'
     media = [_media(item, is_named=True) for item in part.media if _is_taken(item)]
-    if media:
-        fields.append(("parts", json_array(media)))
-    return json_object(fields)
+    return f'{{{text},"parts":{json_array(media)}}}' if media else f"{{{text}}}"
 
 
-def _named(part: FunctionCall | FunctionResponse) -> Iterator[tuple[str, str]]:
-    if part.id is not None:
-        yield "id", json_string(part.id)
+def _named(part: FunctionCall | FunctionResponse) -> str:
+    """Return the members that call and result have alike."""
     is_fit = NAME.fullmatch(part.name)
     name = part.name if is_fit else fit_identifier(f"_{part.name}", limit=MAX_NAME_LENGTH)
-    yield "name", json_string(name)
+    text = f'"name":{json_string(name)}'
+    return text if part.id is None else f'"id":{json_string(part.id)},{text}'
 
 
 def _result(part: FunctionResponse) -> str:

@@ -21,6 +21,7 @@ import orjson
 
 from app.core.canonical import Json, canonical_json
 from app.core.compile.explicit_cache import CacheRecord
+from app.core.construction import constructor
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -54,7 +55,6 @@ from app.core.index import Elided, Index, ShownSection
 from app.core.lanes import Lane
 from app.core.ranges import FOREVER, Ranges
 from app.core.resolve import ReplyFacts
-from app.storage.construction import constructor
 from app.storage.database import Row
 
 #: Raise it with every change in how an event is derived from its raw text.
@@ -129,39 +129,51 @@ def _trimmed(fields: Packed, usual: Packed) -> Packed:
 
 _BASE_FIELDS: Final = ("thought", "signature", "signed_by", "extra")
 _BASES: Final = ((False, None, None, None), (True, None, None, None))
-#: By kind: how to make it, and the usual values of its own fields.
-_MAKE_PART: Final[tuple[tuple[Callable[..., Part], Packed], ...]] = (
-    (constructor(Text, *_BASE_FIELDS, "text"), [None]),
-    (
-        constructor(FunctionCall, *_BASE_FIELDS, "id", "name", "args", "args_text", "long_running"),
-        [None, None, None, None, False],
+
+
+def _makers(
+    kind: type[Part],
+    **own: Any,  # noqa: ANN401  JSON
+) -> tuple[Callable[..., Part], Callable[..., Part], Packed]:
+    """Return how a part without a base is made, how one with a base is, and the usual values of
+    its own fields."""
+    plain = constructor(kind, *own)
+    return plain, constructor(kind, *_BASE_FIELDS, *own), list(own.values())
+
+
+#: By kind.
+_MAKE_PART: Final = (
+    _makers(Text, text=None),
+    _makers(FunctionCall, id=None, name=None, args=None, args_text=None, long_running=False),
+    _makers(
+        FunctionResponse,
+        id=None,
+        name=None,
+        response=None,
+        response_text=None,
+        is_error=False,
+        media=(),
     ),
-    (
-        constructor(
-            FunctionResponse,
-            *_BASE_FIELDS,
-            *("id", "name", "response", "response_text", "is_error", "media"),
-        ),
-        [None, None, None, None, False, []],
-    ),
-    (constructor(InlineData, *_BASE_FIELDS, "mime_type", "data", "display_name"), [None] * 3),
-    (constructor(FileData, *_BASE_FIELDS, "file_uri", "mime_type", "display_name"), [None] * 3),
-    (constructor(ExecutableCode, *_BASE_FIELDS, "code", "language"), [None] * 2),
-    (constructor(CodeExecutionResult, *_BASE_FIELDS, "outcome", "output"), [None] * 2),
-    (constructor(Opaque, *_BASE_FIELDS, "provider", "type", "raw", "text"), [None] * 4),
+    _makers(InlineData, mime_type=None, data=None, display_name=None),
+    _makers(FileData, file_uri=None, mime_type=None, display_name=None),
+    _makers(ExecutableCode, code=None, language=None),
+    _makers(CodeExecutionResult, outcome=None, output=None),
+    _makers(Opaque, provider=None, type=None, raw=None, text=None),
 )
 
 
 def unpack_part(packed: Packed) -> Part:
     """Return the part of :func:`pack_part`."""
     kind, base = packed[0], packed[1]
-    make, usual = _MAKE_PART[kind]
+    plain, full, usual = _MAKE_PART[kind]
     own = packed[2:]
     if len(own) < len(usual):
         own += usual[len(own) :]
-    if kind == _RESPONSE:
+    elif kind == _RESPONSE:
         own[5] = tuple([unpack_part(item) for item in own[5]])
-    return make(*(base if isinstance(base, list) else _BASES[base]), *own)
+    if base == 0:
+        return plain(*own)
+    return full(*(base if isinstance(base, list) else _BASES[base]), *own)
 
 
 # What follows from the event alone
@@ -253,11 +265,8 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
     fields = orjson.loads(row["derived"])
     if len(fields) < len(_USUAL_DERIVED):
         fields += _USUAL_DERIVED[len(fields) :]
-    (role, parts, part_tokens, node_path, flags, compiled_seq, compiled_fingerprint) = fields[:7]
-    (response_id, long_running_ids, input_transcription, output_transcription, error_code) = fields[
-        7:12
-    ]
-    prompt_tokens, cache = fields[12:14]
+    role, parts, part_tokens, node_path, flags, compiled_seq, compiled_fingerprint = fields[:7]
+    response_id, long_running_ids, heard, said, error_code, prompt_tokens, cache = fields[7:14]
     resolved, marker, requested_ids = row["resolved"], row["marker"], row["requested_ids"]
     place, owners = (None, ()) if resolved is None else unpack_resolved(resolved, lane)
     return _make_event(
@@ -269,12 +278,13 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
         lane,
         node_path,
         role,
-        tuple([unpack_part(part) for part in parts]),
+        # Nearly every event has one.
+        (unpack_part(parts[0]),) if len(parts) == 1 else tuple([unpack_part(p) for p in parts]),
         tuple(part_tokens),
-        input_transcription,
-        output_transcription,
+        heard,
+        said,
         frozenset(long_running_ids) if long_running_ids else _NO_IDS,
-        unpack_ids(requested_ids),
+        _NO_IDS if requested_ids is None else unpack_ids(requested_ids),
         bool(flags & _IS_TRANSFER),
         bool(flags & _IS_LIVE),
         bool(flags & _SKIPS_SUMMARIZATION),
@@ -339,7 +349,9 @@ def unpack_resolved(text: str, lane: Lane) -> tuple[Place | None, tuple[Owner | 
     place, owners = orjson.loads(text)
     return (
         None if place is None else _make_place(*place),
-        tuple([None if owner is None else _owner(owner, lane) for owner in owners]),
+        tuple([None if owner is None else _owner(owner, lane) for owner in owners])
+        if owners
+        else (),
     )
 
 

@@ -19,6 +19,8 @@ from app.core.contents import (
     Role,
     Segment,
     is_blank,
+    make_content,
+    place_part,
 )
 from app.core.events import Event, Events
 from app.core.ranges import contains
@@ -52,7 +54,7 @@ def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Con
         role = own_role if is_adk else _role(part, own_role)
         if not _is_said(part, role, event, inputs, report):
             continue
-        placed = PlacedPart(part, event.seq, segment, tokens=counted(part, tokens, inputs.rule))
+        placed = place_part(part, event.seq, segment, counted(part, tokens, inputs.rule))
         if runs and runs[-1][0] == role:
             runs[-1][1].append(placed)
         else:
@@ -62,9 +64,9 @@ def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Con
 
 def _content(role: Role, parts: tuple[PlacedPart, ...], event: Event) -> Content:
     if role == "user":
-        return Content(role, parts)
+        return make_content(role, parts, None, False, None)  # noqa: FBT003
     response_seq = event.place.response_seq if event.place else None
-    return Content(role, parts, response_seq, compiled_fingerprint=event.compiled_fingerprint)
+    return make_content(role, parts, response_seq, False, event.compiled_fingerprint)  # noqa: FBT003
 
 
 def _role(part: Part, own_role: Role) -> Role:
@@ -78,10 +80,10 @@ def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report:
     if part.thought and inputs.options.thinking == "strip":
         report.thoughts.append(Thoughts(event.seq, stripped=1))
         return False
-    is_adk = inputs.options.preset == "adk"
-    if is_adk and inputs.format.name in _ADK_FORMATS:
-        return True
-    if not is_adk and inputs.format.refuses_blank_text and is_blank(part):
+    if inputs.options.preset == "adk":
+        if inputs.format.name in _ADK_FORMATS:
+            return True
+    elif inputs.format.refuses_blank_text and is_blank(part):
         return False
     if inputs.format.says(part, role):
         return True

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
+from operator import is_
 from typing import Final
 
 from app.core.compile.adk.ids import strip_adk_ids
@@ -24,9 +25,20 @@ from app.core.compile.inputs import (
     SettledItems,
     Thoughts,
 )
-from app.core.contents import Content, Contents, FunctionCall, FunctionResponse, Part, PlacedPart
+from app.core.construction import constructor
+from app.core.contents import (
+    TOOL_PARTS,
+    Content,
+    Contents,
+    FunctionCall,
+    FunctionResponse,
+    Part,
+    PlacedPart,
+)
 from app.core.fingerprint import chain_of, head_of
 
+_rendered_content: Final = constructor(RenderedContent, "content", "parts")
+_rendered_part: Final = constructor(RenderedPart, "placed", "text")
 #: Providers take at least 64 characters.
 _KEY_DIGITS: Final = 32
 #: Tools are long, the same for all sessions of an agent, and asked for several times in a compile.
@@ -39,16 +51,7 @@ def render(
     """Return the rendered contents with their fingerprint chain."""
     wire, settled = inputs.format, inputs.settled
     tools = tools_text(wire, inputs.options.tools)
-    rendered = tuple(
-        RenderedContent(
-            content,
-            tuple(
-                RenderedPart(placed, wire.render_part(placed.part, content.role))
-                for placed in content.parts
-            ),
-        )
-        for content in with_emitted_ids(contents, inputs)
-    )
+    rendered = tuple([_rendered(content, wire) for content in with_emitted_ids(contents, inputs)])
     head = head_of(format_name=wire.name, model=inputs.options.model, tools=tools, system=system)
     before = settled.chain or (head,)
     chain = (*before[:-1], *chain_of(before[-1], _hashed(rendered, ephemeral=False)))
@@ -76,6 +79,14 @@ def render(
         calls=tuple(report.calls),
         budgeted_tokens=report.budgeted_tokens,
     )
+
+
+def _rendered(content: Content, wire: Format) -> RenderedContent:
+    role = content.role
+    parts = [
+        _rendered_part(placed, wire.render_part(placed.part, role)) for placed in content.parts
+    ]
+    return _rendered_content(content, tuple(parts))
 
 
 @lru_cache(_KEPT_TOOLS)
@@ -290,8 +301,8 @@ def with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:
             elif isinstance(part, FunctionResponse) and waiting:
                 part = _with_id(part, waiting.pop(0))
             parts.append(placed if part is placed.part else replace(placed, part=part))
-        is_same = all(part is own for part, own in zip(parts, content.parts, strict=True))
-        result.append(content if is_same else replace(content, parts=tuple(parts)))
+        is_same = all(map(is_, parts, content.parts))
+        result.append(content if is_same else content.with_parts(tuple(parts)))
     return tuple(result)
 
 
@@ -315,7 +326,10 @@ def _with_id(part: FunctionCall | FunctionResponse, call_id: str | None) -> Part
 
 
 def _has_tools(content: Content) -> bool:
-    return any(isinstance(placed.part, FunctionCall | FunctionResponse) for placed in content.parts)
+    for placed in content.parts:  # noqa: SIM110  a third of the time of `any`
+        if isinstance(placed.part, TOOL_PARTS):
+            return True
+    return False
 
 
 def _emitted_id(

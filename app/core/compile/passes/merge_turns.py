@@ -16,8 +16,6 @@ last is left out.
 Runs after everything that adds contents. Under ``adk`` nothing is merged and no text is added.
 """
 
-from dataclasses import replace
-
 from app.core.compile.inputs import CompileInput, Report
 from app.core.compile.nudge import NUDGE
 from app.core.contents import Content, Contents, FunctionCall, PlacedPart
@@ -53,7 +51,7 @@ def _without_last_thoughts(contents: Contents, report: Report) -> Contents:
                 dropped.append(parts[-1])
                 parts = parts[:-1]
         if parts:
-            kept.append(replace(content, parts=parts))
+            kept.append(content.with_parts(parts))
     for placed in reversed(dropped):
         report.repair("thought_last", placed.seq, "a thought that nothing follows")
     return tuple(reversed(kept))
@@ -107,4 +105,4 @@ def _is_one_turn(first: Content, second: Content) -> bool:
 
 
 def _join(first: Content, second: Content) -> Content:
-    return replace(first, parts=(*first.parts, *second.parts))
+    return first.with_parts((*first.parts, *second.parts))

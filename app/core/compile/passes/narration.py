@@ -83,7 +83,8 @@ def _answers_foreign(event: Event, inputs: CompileInput, authors: Mapping[str, s
         return any(
             is_foreign(authors.get(part.id or "") or USER, reader) for part in event.responses
         )
-    return any(
+    # Of an event without results nothing more is asked.
+    return bool(event.owners) and any(
         owner is not None
         and is_foreign(owner.author, reader)
         # The result of a call that was undone is an orphan, and pairing's to drop.

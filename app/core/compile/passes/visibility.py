@@ -18,8 +18,9 @@ from typing import Final
 from app.core.compile.adk.current_turn import current_turn
 from app.core.compile.adk.foreign import is_foreign_event
 from app.core.compile.inputs import CompileInput, CompileOptions, Report
-from app.core.contents import FunctionCall, FunctionResponse, Opaque, Part, Text
+from app.core.contents import TOOL_PARTS, Opaque, Part, Text
 from app.core.events import Event, Events
+from app.core.lanes import Lane
 
 #: Calls between the framework and its client, which no model made.
 FRAMEWORK_CALLS: Final = frozenset(
@@ -30,25 +31,39 @@ FRAMEWORK_CALLS: Final = frozenset(
 def visibility(events: Events, inputs: CompileInput, report: Report) -> Events:  # noqa: ARG001
     """Return the events that the reader may see, in the order given, and the active folds."""
     options = inputs.options
-    seen = tuple(event for event in events if event.marker is not None or _is_seen(event, options))
-    visible = tuple(event for event in seen if event.marker is not None or _is_read(event, options))
+    seen = _seen(events, options)
+    visible = tuple(
+        [event for event in seen if event.marker is not None or _is_read(event, options)]
+    )
     return current_turn(seen, visible, inputs) if options.include_contents == "none" else visible
 
 
-def _is_seen(event: Event, options: CompileOptions) -> bool:
-    """Tell whether the event stands where the reader looks."""
-    return options.reader.sees(event.lane) and (
-        not options.single_turn or _is_of_node(event.node_path, options)
-    )
+def _seen(events: Events, options: CompileOptions) -> Events:
+    """Return the events that stand where the reader looks."""
+    seen: list[Event] = []
+    lane: Lane | None = None
+    is_lane_seen = False
+    for event in events:
+        if event.marker is not None:
+            seen.append(event)
+            continue
+        # Neighbours are nearly always of one lane.
+        if event.lane is not lane:
+            lane = event.lane
+            is_lane_seen = options.reader.sees(lane)
+        if is_lane_seen and (not options.single_turn or _is_of_node(event.node_path, options)):
+            seen.append(event)
+    return tuple(seen)
 
 
 def _is_read(event: Event, options: CompileOptions) -> bool:
     """Tell whether there is something in the event for a model to read."""
-    return not _is_empty(event, options) and not any(
-        part.name in FRAMEWORK_CALLS
-        for part in event.parts
-        if isinstance(part, FunctionCall | FunctionResponse)
-    )
+    if _is_empty(event, options):
+        return False
+    for part in event.parts:
+        if isinstance(part, TOOL_PARTS) and part.name in FRAMEWORK_CALLS:
+            return False
+    return True
 
 
 def _is_of_node(node_path: str, options: CompileOptions) -> bool:
@@ -67,17 +82,26 @@ def _is_of_node(node_path: str, options: CompileOptions) -> bool:
 def _is_empty(event: Event, options: CompileOptions) -> bool:
     if event.input_transcription is not None or event.output_transcription is not None:
         return False
+    if not event.role:
+        return True
     with_thoughts = (
         options.foreign_thoughts
         and options.include_contents != "none"
         and is_foreign_event(event, options.reader)
     )
-    return not event.role or not any(_is_readable(part, with_thoughts) for part in event.parts)
+    for part in event.parts:  # noqa: SIM110  a third of the time of `any`
+        if _is_readable(part, with_thoughts):
+            return False
+    return True
 
 
 def _is_readable(part: Part, with_thoughts: bool) -> bool:  # noqa: FBT001
-    if part.signature or isinstance(part, FunctionCall | FunctionResponse | Opaque):
-        return True
-    if part.thought and not with_thoughts:
-        return False
-    return not isinstance(part, Text) or bool(part.text)
+    if isinstance(part, Text):
+        return bool(part.signature or (part.text and (with_thoughts or not part.thought)))
+    return (
+        isinstance(part, TOOL_PARTS)
+        or isinstance(part, Opaque)
+        or bool(part.signature)
+        or with_thoughts
+        or not part.thought
+    )
