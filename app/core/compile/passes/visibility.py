@@ -99,8 +99,7 @@ def _is_readable(part: Part, with_thoughts: bool) -> bool:  # noqa: FBT001
     if isinstance(part, Text):
         return bool(part.signature or (part.text and (with_thoughts or not part.thought)))
     return (
-        isinstance(part, TOOL_PARTS)
-        or isinstance(part, Opaque)
+        isinstance(part, (*TOOL_PARTS, Opaque))
         or bool(part.signature)
         or with_thoughts
         or not part.thought
