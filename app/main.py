@@ -30,14 +30,15 @@ from app.observability.metrics import Metrics
 from app.settings import Settings
 from app.wiring import build_parts, build_telemetry
 
+#: They are tried in this order: what agents ask before each model call comes first.
 ROUTERS: Final = (
+    compiling.router,
+    events.router,
     health.router,
     metrics.router,
     sessions.router,
-    events.router,
     compactions.router,
     recall.router,
-    compiling.router,
     usage.router,
     jobs.router,
     admin.router,

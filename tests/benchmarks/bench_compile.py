@@ -52,6 +52,8 @@ COLD_COMPILES: Final = 30
 ADK_SAMPLES: Final = {0: 20, 1_000: 10, 10_000: 3}
 #: Only the caller's own fold: nothing happens in the background while others are measured.
 POLICY: Final = {"compaction": {"strategy": "none"}}
+#: The floors do not compress, and are to send the same bytes.
+PLAIN: Final = {"Accept-Encoding": "identity"}
 SUMMARY: Final = "The user asked for the state of many orders; every one is held at a hub."
 #: What a connection counts it publishes once a second, and the last of it when idle for ten.
 STATISTICS_DELAY_S: Final = 11.0
@@ -141,9 +143,9 @@ async def _measure_all(server_url: str, sizes: list[int]) -> tuple[list[Row], li
             running_service(settings) as warm_url,
             running_service({**settings, "COMPILE_CACHE_BYTES": "0"}) as cold_url,
             _running_floor(ours) as floor_url,
-            closing(httpx.Client(base_url=warm_url, timeout=300)) as warm,
-            closing(httpx.Client(base_url=cold_url, timeout=300)) as cold,
-            closing(httpx.Client(base_url=floor_url, timeout=300)) as floor,
+            closing(httpx.Client(base_url=warm_url, timeout=300, headers=PLAIN)) as warm,
+            closing(httpx.Client(base_url=cold_url, timeout=300, headers=PLAIN)) as cold,
+            closing(httpx.Client(base_url=floor_url, timeout=300, headers=PLAIN)) as floor,
         ):
             peers = _Peers(warm, cold, floor, ours, adk)
             cold_rows = [await _measure_cold(peers, live) for live in COLD_SIZES]

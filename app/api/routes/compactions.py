@@ -9,11 +9,12 @@ from app.api.bodies import JsonBody, json_body, request_body
 from app.api.cursors import make_cursor, read_cursor
 from app.api.dependencies import (
     Idempotency,
-    IfMatch,
     ServicesHere,
     SessionHere,
+    SessionWrite,
     expected,
     requires,
+    writes,
 )
 from app.api.schemas.compactions import (
     CompactionAnswer,
@@ -39,6 +40,7 @@ router: Final = APIRouter()
 
 CAN_READ: Final = [Depends(requires("events:read"))]
 CAN_WRITE: Final = [Depends(requires("events:write"))]
+WriteHere = Annotated[SessionWrite, Depends(writes("events:write"))]
 
 CompactionBody = Annotated[
     JsonBody[CompactionRequest], Depends(json_body(CompactionRequest, is_optional=True))
@@ -48,21 +50,18 @@ SummaryBody = Annotated[JsonBody[SummaryRequest], Depends(json_body(SummaryReque
 
 @router.post(
     "/v1/sessions/{sid}/summaries",
-    dependencies=CAN_WRITE,
     status_code=201,
     response_model=CompactionAnswer,
     openapi_extra=request_body(SummaryRequest),
 )
 async def append_summary(
     bundle: ServicesHere,
-    key: SessionHere,
+    to: WriteHere,
     body: SummaryBody,
-    header: Idempotency,
-    head_in_header: IfMatch,
 ) -> Response:
     """Fold a part of the log into a summary of the caller's own."""
-    expected_seq = expected(body.model.expected_seq, head_in_header)
-    summary = body.model.to_domain(key, expected_seq, header.of(body.digest))
+    expected_seq = expected(body.model.expected_seq, to.expected_seq)
+    summary = body.model.to_domain(to.key, expected_seq, to.idempotency.of(body.digest))
     view, result = await bundle.fold_events.append_summary(summary)
     return json_answer(
         compaction_answer(view),

@@ -7,13 +7,12 @@ from fastapi import APIRouter, Depends, Response
 from app.api.answers import json_answer, text_answer
 from app.api.bodies import JsonBody, json_body, request_body
 from app.api.dependencies import (
-    Caller,
-    Idempotency,
-    IfMatch,
     ServicesHere,
     SessionHere,
+    SessionWrite,
     check_scope,
     requires,
+    writes,
 )
 from app.api.schemas.compile import (
     CompileAnswer,
@@ -47,31 +46,26 @@ StatelessHere = Annotated[
 
 @router.post(
     "/v1/sessions/{sid}/compile",
-    dependencies=CAN_COMPILE,
     response_model=CompileAnswer,
     openapi_extra=request_body(CompileBody),
 )
 async def compile_session(
-    *,
     bundle: ServicesHere,
-    key: SessionHere,
-    caller: Caller,
+    to: Annotated[SessionWrite, Depends(writes("compile"))],
     body: CompileHere,
-    header: Idempotency,
-    expected_seq: IfMatch,
 ) -> Response:
     """Compile a session into a provider's request, after appending what came with it."""
     append = None
     if body.items.get("append"):
-        check_scope(caller, "events:write")
+        check_scope(to.caller, "events:write")
         append = Append(
-            key=key,
+            key=to.key,
             batch=SentBatch(items=body.items["append"], pointer="/append"),
-            expected_seq=expected_seq,
-            idempotent=header.of(body.digest),
+            expected_seq=to.expected_seq,
+            idempotent=to.idempotency.of(body.digest),
         )
     done = await bundle.compile_session(
-        key,
+        to.key,
         body.model.to_request(),
         append=append,
         compaction_wait_ms=body.model.compaction_wait_ms,

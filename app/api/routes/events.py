@@ -10,14 +10,15 @@ from app.api.bodies import JsonBody, json_body, request_body
 from app.api.cursors import make_cursor, read_cursor
 from app.api.dependencies import (
     Caller,
-    Idempotency,
     IfMatch,
     ServicesHere,
     SessionHere,
+    SessionWrite,
     bearer_key,
     check_scope,
     expected,
     requires,
+    writes,
 )
 from app.api.event_stream import MEDIA_TYPE, EventStream
 from app.api.schemas.events import (
@@ -51,6 +52,7 @@ router: Final = APIRouter()
 
 CAN_READ: Final = [Depends(requires("events:read"))]
 CAN_WRITE: Final = [Depends(requires("events:write"))]
+WriteHere = Annotated[SessionWrite, Depends(writes("events:write"))]
 KEPT: Final = ("events", "items")
 LAST_EVENT_ID: Final = "/header/Last-Event-ID"
 _SEQ: Final = re.compile(r"[0-9]{1,19}")
@@ -63,26 +65,23 @@ UnpinBody = Annotated[JsonBody[PinsRequest], Depends(json_body(PinsRequest, is_o
 
 @router.post(
     "/v1/sessions/{sid}/events",
-    dependencies=CAN_WRITE,
     status_code=201,
     response_model=AppendAnswer,
     openapi_extra=request_body(AppendRequest),
 )
 async def append_events(
     bundle: ServicesHere,
-    key: SessionHere,
+    to: WriteHere,
     body: AppendBody,
-    header: Idempotency,
-    head_in_header: IfMatch,
 ) -> Response:
     """Append events, all of them or none; repeats are answered with their seq."""
     result = await bundle.append_events(
         Append(
-            key=key,
+            key=to.key,
             batch=batch_of(body),
-            expected_seq=expected(body.model.expected_seq, head_in_header),
+            expected_seq=expected(body.model.expected_seq, to.expected_seq),
             create=body.model.create.to_domain() if body.model.create is not None else None,
-            idempotent=header.of(body.digest),
+            idempotent=to.idempotency.of(body.digest),
         )
     )
     return json_answer(
@@ -223,27 +222,24 @@ async def get_invocation(
 
 @router.post(
     "/v1/sessions/{sid}/rewind",
-    dependencies=CAN_WRITE,
     status_code=201,
     response_model=EventAnswer,
     openapi_extra=request_body(RewindRequestBody),
 )
 async def rewind_session(
     bundle: ServicesHere,
-    key: SessionHere,
+    to: WriteHere,
     body: RewindBody,
-    header: Idempotency,
-    head_in_header: IfMatch,
 ) -> Response:
     """Undo an invocation and what followed, or everything after a seq, by another event."""
     result = await bundle.rewind_session(
-        key,
+        to.key,
         before_invocation_id=body.model.before_invocation_id,
         to_seq=body.model.to_seq,
-        expected_seq=expected(body.model.expected_seq, head_in_header),
-        idempotent=header.of(body.digest),
+        expected_seq=expected(body.model.expected_seq, to.expected_seq),
+        idempotent=to.idempotency.of(body.digest),
     )
-    view = await bundle.read_events.one(key, result.appended[0].seq or 0)
+    view = await bundle.read_events.one(to.key, result.appended[0].seq or 0)
     return text_answer(
         event_text(view), status=201, head_seq=result.head_seq, is_replayed=result.is_replayed
     )
@@ -258,26 +254,23 @@ async def list_pins(bundle: ServicesHere, key: SessionHere) -> Response:
 
 @router.post(
     "/v1/sessions/{sid}/pins",
-    dependencies=CAN_WRITE,
     status_code=201,
     response_model=PinsAnswer,
     openapi_extra=request_body(PinsRequest),
 )
 async def pin_events(
     bundle: ServicesHere,
-    key: SessionHere,
+    to: WriteHere,
     body: PinsBody,
-    header: Idempotency,
-    head_in_header: IfMatch,
 ) -> Response:
     """Pin events, each with its whole call group: all of them or none."""
     change = PinChange(
-        key=key,
+        key=to.key,
         seqs=body.model.seqs,
         last_turn=body.model.last_turn,
         first=body.model.first,
-        expected_seq=expected(body.model.expected_seq, head_in_header),
-        idempotent=header.of(body.digest),
+        expected_seq=expected(body.model.expected_seq, to.expected_seq),
+        idempotent=to.idempotency.of(body.digest),
     )
     pins = await bundle.pin_events.pin(change)
     return json_answer(
