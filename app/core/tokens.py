@@ -51,9 +51,9 @@ def part_tokens(part: Part, count: CountTokens) -> int:
         case FunctionCall(name=name, args=args):
             own = count(name) + count(args)
         case FunctionResponse(name=name, response=response, media=media):
-            own = count(name) + count(response) + sum(map(_media_tokens, media))
+            own = count(name) + count(response) + sum(map(media_tokens, media))
         case InlineData() | FileData():
-            own = _media_tokens(part)
+            own = media_tokens(part)
         case ExecutableCode(code=code):
             own = count(code)
         case CodeExecutionResult(output=output):
@@ -128,7 +128,8 @@ def text_size(parts: Iterable[Part]) -> int:
     return sum(_characters(part) for part in parts)
 
 
-def _media_tokens(part: InlineData | FileData) -> int:
+def media_tokens(part: InlineData | FileData) -> int:
+    """Return the tokens of media by our own rough rule."""
     if isinstance(part, FileData):
         return REFERENCED_FILE_TOKENS
     kind = part.mime_type.partition("/")[0]

@@ -17,6 +17,7 @@ and where it wants what we do not have:
     names that tell documents apart      their event's seq or their call behind the name
     tools where the history has calls    one that says that there is none to call
     results without words beside them    for models that need it, a word of the assistant between
+    so many and so large media           a text in place of the oldest of too many, and of too large
 
 Bytes are base64, as the HTTP API takes them; boto3 wants them decoded. Checked against botocore's
 model of Converse (1.44) on 2026-11-29.
@@ -32,6 +33,7 @@ from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, json_string
 from app.core.compile.inputs import NO_MARKS, HeadMarks, RenderedContent, RenderedPart
+from app.core.compile.media import LimitedMedia, MediaKind
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -47,12 +49,14 @@ from app.core.contents import (
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.bedrock_rules import (
     FORMATS_BY_KIND,
+    LIMITED_KINDS,
     MAX_CALL_ID_LENGTH,
     MAX_DOCUMENT_NAME_LENGTH,
     MAX_NAME_LENGTH,
     is_block_accepted,
     is_s3_uri,
     kind_of,
+    media_limits,
     takes_results_alone,
     validate,
 )
@@ -356,6 +360,10 @@ class Bedrock:
     def needs_ids(self) -> bool:
         return True
 
+    @property
+    def limited_media(self) -> LimitedMedia:
+        return _LIMITED_MEDIA
+
     def emit_id(self, call_id: str) -> str:
         # Dots and colons are in the model's charset, but not in that of every model behind it.
         return fit_identifier(call_id, limit=MAX_CALL_ID_LENGTH)
@@ -556,6 +564,19 @@ def _is_taken(part: InlineData | FileData) -> bool:
     if known[1] == "txt":
         return bool((decode_text(part.data) or "").strip())
     return bool(part.data)
+
+
+def _limited_kind(part: Part) -> MediaKind | None:
+    kind: str | None = None
+    if isinstance(part, Opaque):
+        kind = part.type if _verbatim_block(part, "user") else None
+    elif isinstance(part, InlineData | FileData) and _is_taken(part):
+        known = _kind_and_format(part)
+        kind = known[0] if known else None
+    return LIMITED_KINDS.get(kind or "")
+
+
+_LIMITED_MEDIA: Final = LimitedMedia(_limited_kind, media_limits)
 
 
 def _is_document(part: Part) -> bool:

@@ -5,11 +5,13 @@ is no request at all is told as ``shape``, never as an exception.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, pairwise
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json
+from app.core.compile.media import MediaKind, MediaLimit, MediaLimits, is_too_large
 from app.formats.violations import Violation
 
 Violations: TypeAlias = Iterator[Violation]
@@ -19,6 +21,13 @@ MAX_CALL_ID_LENGTH: Final = 64
 MAX_NAME_LENGTH: Final = 64
 MAX_DOCUMENT_NAME_LENGTH: Final = 200
 MAX_BREAKPOINTS: Final = 4
+#: What a request may hold (AWS' page of API restrictions, and botocore 1.44's words on Message,
+#: 2026-11-30). Documents are counted in the whole request. Of images the words may mean a message,
+#: and newer models take more: a bound. Which megabyte is meant is not said: the smaller one.
+_IMAGES: Final = MediaLimit(most=20, max_bytes=3_750_000, max_edge=8_000)
+_DOCUMENTS: Final = MediaLimit(most=5, max_bytes=4_500_000)
+_PDF: Final = "application/pdf"
+LIMITED_KINDS: Final[Mapping[str, MediaKind]] = {"document": "document", "image": "image"}
 
 #: Name of a format to its media type, by kind of block (botocore 1.44's model, 2026-11-29). Of two
 #: names of one type the first is sent.
@@ -97,10 +106,26 @@ _DOCUMENT_NAME: Final = re.compile(r"(?!.*\s\s)[a-zA-Z0-9\s()\[\]-]+")
 #: provided in the same turn").
 _RESULTS_ALONE: Final = re.compile(r"(?:^|[./])(?:meta\.)?llama")
 
+#: Families for which some documents may be larger (the same page): Claude 4 and later, Nova.
+_LARGE_PDF: Final = re.compile(r"claude-(?!2|3|instant|v)")
+_LARGE_PDF_AND_DOCX: Final = re.compile(r"(?:^|[./])(?:amazon\.)?nova")
+
 
 def takes_results_alone(model: str) -> bool:
     """Tell whether a model refuses words in the message that answers its calls."""
     return _RESULTS_ALONE.search(model) is not None
+
+
+def media_limits(model: str) -> MediaLimits:
+    """Return what a request may hold for a model; of an unknown one the least."""
+    documents = _DOCUMENTS
+    if _LARGE_PDF.search(model):
+        documents = replace(_DOCUMENTS, any_size=frozenset({_PDF}))
+    elif _LARGE_PDF_AND_DOCX.search(model):
+        documents = replace(
+            _DOCUMENTS, any_size=frozenset({_PDF, FORMATS_BY_KIND["document"]["docx"]})
+        )
+    return {"document": documents, "image": _IMAGES}
 
 
 def is_s3_uri(uri: str) -> bool:
@@ -114,7 +139,8 @@ def validate(request: Json, *, model: str = "") -> tuple[Violation, ...]:
     Args:
         request: the body, as parsed JSON, media in base64. Fields that are no part of the history
             are not looked at.
-        model: whether words may stand beside results depends on it.
+        model: whether words may stand beside results, and how large documents may be, depends on
+            it.
     """
     if not isinstance(request, dict):
         return (Violation("shape", ""),)
@@ -152,6 +178,7 @@ def _messages(value: Json, model: str) -> Violations:
     yield from _order(value)
     yield from _pairing(value)
     yield from _document_names(value)
+    yield from _media_limits(value, media_limits(model))
 
 
 def _message(message: JsonObject, model: str, path: str) -> Violations:
@@ -222,7 +249,9 @@ def _runs_there(block: Json) -> bool:
 
 def is_block_accepted(block: Json, role: str) -> bool:
     """Tell whether a block breaks no rule of its own in a message of this role."""
-    return next(_block(block, role, ""), None) is None
+    alone: JsonObject = {"role": role, "content": [block]}
+    found = chain(_block(block, role, ""), _media_limits([alone], media_limits("")))
+    return next(found, None) is None
 
 
 def _text(value: Json, path: str) -> Violations:
@@ -405,7 +434,7 @@ def _blocks(message: Json) -> Sequence[Json]:
 def _document_names(messages: Sequence[Json]) -> Violations:
     """Documents are told apart by name, in the whole request."""
     names: set[str] = set()
-    for document, path in _documents(messages):
+    for document, path in _blocks_of(messages, "document"):
         name = document.get("name")
         if isinstance(name, str):
             if name.lower() in names:
@@ -413,20 +442,34 @@ def _document_names(messages: Sequence[Json]) -> Violations:
             names.add(name.lower())
 
 
-def _documents(messages: Sequence[Json]) -> Iterator[tuple[JsonObject, str]]:
+def _media_limits(messages: Sequence[Json], limits: MediaLimits) -> Violations:
+    """A request holds only so many media of a kind, and only so large ones."""
+    for kind, limit in limits.items():
+        for count, (block, path) in enumerate(_blocks_of(messages, kind), start=1):
+            if count > limit.most:
+                yield Violation("media_count", path)
+            source = block.get("source")
+            data = source.get("bytes") if isinstance(source, dict) else None
+            mime_type = FORMATS_BY_KIND[kind].get(str(block.get("format")), "")
+            if isinstance(data, str) and is_too_large(data, mime_type, limit):
+                yield Violation("media_size", f"{path}/source/bytes")
+
+
+def _blocks_of(messages: Sequence[Json], kind: str) -> Iterator[tuple[JsonObject, str]]:
+    """Yield what blocks of a kind hold, also inside results, and where."""
     for number, message in enumerate(messages):
         for index, block in enumerate(_blocks(message)):
             path = f"/messages/{number}/content/{index}"
-            yield from _document_in(block, path)
+            yield from _block_in(block, kind, path)
             result = block.get("toolResult") if isinstance(block, dict) else None
             for at, inner in enumerate(_blocks(result)):
-                yield from _document_in(inner, f"{path}/toolResult/content/{at}")
+                yield from _block_in(inner, kind, f"{path}/toolResult/content/{at}")
 
 
-def _document_in(block: Json, path: str) -> Iterator[tuple[JsonObject, str]]:
-    document = block.get("document") if isinstance(block, dict) else None
-    if isinstance(document, dict):
-        yield document, f"{path}/document"
+def _block_in(block: Json, kind: str, path: str) -> Iterator[tuple[JsonObject, str]]:
+    value = block.get(kind) if isinstance(block, dict) else None
+    if isinstance(value, dict):
+        yield value, f"{path}/{kind}"
 
 
 def _tool_config(value: Json, messages: Json) -> Violations:

@@ -206,6 +206,7 @@ class Gemini:
     refuses_blank_text: bool = True
     refuses_thought_last: bool = False
     needs_ids: bool = False
+    limited_media: None = None
 
     def emit_id(self, call_id: str) -> str:
         """Return the id as it is: any text is accepted."""

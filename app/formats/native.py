@@ -31,6 +31,7 @@ class Native:
     refuses_blank_text: bool = False
     refuses_thought_last: bool = False
     needs_ids: bool = False
+    limited_media: None = None
 
     def emit_id(self, call_id: str) -> str:
         """Return the id as it is."""

@@ -356,6 +356,10 @@ class OpenAIChat:
     def needs_ids(self) -> bool:
         return True
 
+    @property
+    def limited_media(self) -> None:
+        return None
+
     def emit_id(self, call_id: str) -> str:
         return fit_identifier(call_id, limit=MAX_CALL_ID_LENGTH, any_character=True)
 

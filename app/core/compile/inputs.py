@@ -11,6 +11,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from app.core.calibration import UNCALIBRATED, Calibration
 from app.core.canonical import Json
+from app.core.compile.media import LimitedMedia, MediaKind
 from app.core.compile.order import ReadKey
 from app.core.contents import Content, Contents, Part, PlacedPart, Role
 from app.core.events import Event
@@ -297,6 +298,10 @@ class Format(Protocol):
     def needs_ids(self) -> bool:
         """Every call must carry an id."""
 
+    @property
+    def limited_media(self) -> LimitedMedia | None:
+        """What the provider takes only so much of; None: no such limit is kept."""
+
     def emit_id(self, call_id: str) -> str:
         """Map a call id into the provider's charset and length, deterministically."""
 
@@ -383,6 +388,8 @@ class Settled:
     thoughts: tuple[Thoughts, ...] = ()
     calls: frozenset[CallKey] = frozenset()
     emitted_ids: frozenset[str] = frozenset()
+    #: Media of which the provider takes only so many, by kind.
+    media_counts: Mapping[MediaKind, int] = field(default_factory=dict)
     #: The newest marker that made one of the parts what it is.
     newest_edit: int = 0
     #: Our tokens: of each segment, up to after so many chained parts (head included), of the

@@ -17,6 +17,7 @@ from app.core.compile.passes.context_injection import context_injection
 from app.core.compile.passes.elision import elision
 from app.core.compile.passes.fit_budget import fit_budget
 from app.core.compile.passes.mark_prefix import mark_prefix
+from app.core.compile.passes.media_limits import media_limits
 from app.core.compile.passes.merge_turns import merge_turns
 from app.core.compile.passes.narration import narration
 from app.core.compile.passes.reasoning import reasoning
@@ -30,7 +31,7 @@ from app.core.events import Events
 
 #: Bumped whenever the output of a pass changes. Answered with every compile, and part of cache
 #: keys; not of the fingerprint, since equal bytes are equal.
-PIPELINE_VERSION: Final = "1"
+PIPELINE_VERSION: Final = "2"
 
 T = TypeVar("T")
 
@@ -59,6 +60,8 @@ EVENT_PASSES: Final[tuple[Pass[Events], ...]] = (
 
 CONTENT_PASSES: Final[tuple[Pass[Contents], ...]] = (
     Pass("context_injection", context_injection),
+    # After everything that adds media, and before their tokens are counted.
+    Pass("media_limits", media_limits),
     # Before turns are joined: what is left may stand beside a neighbour of its own role.
     Pass("fit_budget", fit_budget),
     # After everything that adds or takes contents.

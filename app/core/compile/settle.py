@@ -6,11 +6,12 @@
 
 Sound by the prefix law as long as index, options, system text and tools stay the same; who keeps a
 :class:`Settled` sees to that. Nothing more is settled where what follows depends on more than is
-kept: after a cut for the budget, with a summary behind the reply, and where a user text stands for
-a turn that was stripped of all it said.
+kept: after a cut for the budget or of media, with a summary behind the reply, and where a user text
+stands for a turn that was stripped of all it said.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.core.compile.edits import newest_edit
 from app.core.compile.inputs import (
@@ -24,6 +25,7 @@ from app.core.compile.inputs import (
     SettledItems,
 )
 from app.core.compile.marker_places import marker_places
+from app.core.compile.media import MediaKind, count_media
 from app.core.compile.nudge import is_nudge
 from app.core.compile.order import is_reply, read_key
 from app.core.compile.projection import Counted, newest_report
@@ -53,6 +55,7 @@ def given_after(events: Events, settled: Settled, inputs: CompileInput) -> Event
     Returns:
         None when something has landed before what was settled: an event, as no reply of the
         reader's own does, or the call that opened the reader's scope, after the scope's own events.
+        None, too, when there may be more media in all than the provider takes.
     """
     if settled.until is None:
         return events
@@ -66,7 +69,19 @@ def given_after(events: Events, settled: Settled, inputs: CompileInput) -> Event
             given.append(event)
         elif event.seq > settled.head_seq:
             return None
-    return tuple(given)
+    return None if _may_hold_too_many(given, settled, inputs) else tuple(given)
+
+
+def _may_hold_too_many(given: Iterable[Event], settled: Settled, inputs: CompileInput) -> bool:
+    limited = inputs.format.limited_media
+    if limited is None:
+        return False
+    counts = count_media((part for event in given for part in event.parts), limited)
+    limits = limited.limits_of(inputs.options.model)
+    return any(
+        count + settled.media_counts.get(kind, 0) > limits[kind].most
+        for kind, count in counts.items()
+    )
 
 
 def settle(
@@ -127,6 +142,7 @@ def settle(
         thoughts=(*before.thoughts, *(t for t in result.thoughts if t.seq in earlier)),
         calls=before.calls.union(call for call in result.calls if call[0] in earlier),
         emitted_ids=before.emitted_ids.union(_call_ids(parts)),
+        media_counts=_media_counts(parts, inputs),
         newest_edit=max(before.newest_edit, *(newest_edit(content, index) for content in contents)),
         by_segment=_by_segment(parts, counted, inputs),
         up_to=counted.up_to[: part_count + 1],
@@ -261,6 +277,16 @@ def _call_ids(parts: Iterable[tuple[str, RenderedPart]]) -> Iterable[str]:
         part = rendered.placed.part
         if isinstance(part, FunctionCall) and part.id is not None:
             yield part.id
+
+
+def _media_counts(
+    parts: Iterable[tuple[str, RenderedPart]], inputs: CompileInput
+) -> Mapping[MediaKind, int]:
+    limited = inputs.format.limited_media
+    if limited is None:
+        return {}
+    counts = count_media((rendered.placed.part for _, rendered in parts), limited)
+    return counts + Counter(inputs.settled.media_counts)
 
 
 def _by_segment(

@@ -39,6 +39,7 @@ _RETOLD: Final[Mapping[str, Action]] = {"elision": "stubbed", "narration": "narr
 #: Repairs after which an event is still there, but not as it was appended.
 _PASS_OF_REPAIR: Final[Mapping[str, str]] = {
     "late_result": "tool_pairing",
+    "media_too_large": "media_limits",
     "synthetic_result": "tool_pairing",
     "unsupported_part": "lower",
     "thought_last": "merge_turns",

@@ -28,6 +28,7 @@ from app.formats.anthropic import ANTHROPIC
 from app.formats.bedrock import BEDROCK, convert_item, validate
 from tests.builders import call_part, image, response_part, text
 from tests.compiling import append_items, body_of, compile_for, violations_of
+from tests.images import png
 
 PNG = "iVBORw0KGgo="
 MODEL = "anthropic.claude-opus-5-v1:0"
@@ -59,6 +60,12 @@ def document(name: str = "report", **source: Any) -> dict[str, Any]:
     return {
         "document": {"format": "pdf", "name": name, "source": source or {"bytes": "AAAA"}},
     }
+
+
+SHEET: dict[str, Any] = {
+    "document": {"format": "csv", "name": "a", "source": {"bytes": "A" * 6_000_004}}
+}
+PICTURE: dict[str, Any] = {"image": {"format": "png", "source": {"bytes": PNG}}}
 
 
 def events_of(message: Json) -> list[dict[str, Any]]:
@@ -654,6 +661,35 @@ def test_valid_requests_break_nothing() -> None:
             [asked({"text": "a"}, document("a", bytes=""))],
             "media_accepted",
             "/messages/0/content/1/document/source",
+        ),
+        (
+            [asked({"text": "a"}, *(document(f"d{n}") for n in range(6)))],
+            "media_count",
+            "/messages/0/content/6/document",
+        ),
+        (
+            [
+                USER,
+                answered(tool_use()),
+                asked(tool_result("a", *[PICTURE] * 20), PICTURE),
+            ],
+            "media_count",
+            "/messages/2/content/1/image",
+        ),
+        (
+            [asked({"text": "a"}, SHEET)],
+            "media_size",
+            "/messages/0/content/1/document/source/bytes",
+        ),
+        (
+            [asked({"image": {"format": "png", "source": {"bytes": "A" * 5_000_004}}})],
+            "media_size",
+            "/messages/0/content/0/image/source/bytes",
+        ),
+        (
+            [asked({"image": {"format": "png", "source": {"bytes": png(8_001, 10)}}})],
+            "media_size",
+            "/messages/0/content/0/image/source/bytes",
         ),
         (
             [asked({"image": {"format": "tiff", "source": {"bytes": "AAAA"}}})],

@@ -20,6 +20,7 @@ from typing import Final
 from app.core.compile.estimate import estimate_tokens
 from app.core.compile.inputs import BudgetAction, CompileInput, Report
 from app.core.compile.nudge import NUDGE_TOKENS
+from app.core.compile.questions import is_question, newest_question
 from app.core.contents import (
     Content,
     Contents,
@@ -93,16 +94,16 @@ class _Cutter:
 
     def stub_history(self) -> None:
         """Stub results and media from before the newest user message."""
-        self._stub(range(_newest_question(self.contents)))
+        self._stub(range(newest_question(self.contents)))
 
     def stub_current_turn(self) -> None:
         """Stub results and media of the current turn; the question itself stays."""
-        self._stub(range(_newest_question(self.contents), len(self.contents)))
+        self._stub(range(newest_question(self.contents), len(self.contents)))
 
     def drop_invocations(self) -> None:
         """Leave the oldest invocations out, whole, up to the newest user message."""
         wanted = self._wanted()
-        starts = [n for n, content in enumerate(self.contents) if _is_question(content)]
+        starts = [n for n, content in enumerate(self.contents) if is_question(content)]
         for start in starts[1:]:
             kept = [left for content in self.contents[:start] if (left := _protected(content))]
             dropped = (
@@ -144,24 +145,6 @@ class _Cutter:
 
 def _tokens(contents: Iterable[Content]) -> int:
     return sum(placed.tokens for content in contents for placed in content.parts)
-
-
-def _is_question(content: Content) -> bool:
-    """Tell whether a user message begins here: text or media of the log, not only results."""
-    return content.role == "user" and any(
-        placed.segment is Segment.HISTORY
-        and placed.seq is not None
-        and not isinstance(placed.part, FunctionResponse)
-        for placed in content.parts
-    )
-
-
-def _newest_question(contents: Contents) -> int:
-    """Return the index of the newest user message; without one everything is the current turn."""
-    for number in range(len(contents) - 1, -1, -1):
-        if _is_question(contents[number]):
-            return number
-    return 0
 
 
 def _protected(content: Content) -> Content | None:
