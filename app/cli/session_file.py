@@ -13,6 +13,7 @@ Which it is, is told by the keys of the items; ``format_name`` says it where tha
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -24,9 +25,9 @@ from app.core.resolve import Facts, Log, Resolver
 from app.core.session_state import evolve
 from app.core.tokens import CountTokens, part_tokens
 from app.formats import CONVERTERS
-from app.formats.adk import parse_event
 from app.formats.bedrock_rules import kind_of
 from app.formats.openai_responses_rules import OUTPUT_TYPES, VERBATIM_TYPES
+from app.formats.sources import parse_item
 
 JsonObject = dict[str, Json]
 
@@ -143,10 +144,10 @@ def append_all(session: SessionFile, *, agent: str, count_tokens: CountTokens) -
     item_of_event: list[int] = []
     notes: list[str] = []
     state = session.state
+    convert = partial(CONVERTERS[session.format_name], agent=agent)
     for number, item in enumerate(session.items):
         try:
-            for body in CONVERTERS[session.format_name](item, agent=agent):
-                parsed = parse_event(body, allow_markers=True)
+            for parsed in parse_item(item, convert):
                 notes.extend(f"{session.pointer}/{number}{at}: {what}" for at, what in parsed.notes)
                 if parsed.is_partial:
                     notes.append(f"{session.pointer}/{number}: a partial event is not stored")

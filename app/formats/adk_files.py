@@ -120,6 +120,8 @@ def _first_form(fields: Fields, agent: str) -> Iterator[EventJson]:
     parts: list[Json] = []
     for index, use in enumerate(fields.array("expected_tool_use")):
         tool = _TOOL_USE.read(use, f"{fields.at('expected_tool_use')}/{index}", [])
+        if "tool_name" not in tool:
+            raise tool.wrong("tool_name", "a tool use names its tool")
         call: Json = {"name": tool.value("tool_name"), "args": tool.value("tool_input")}
         parts.append({"function_call": call})
     if parts:

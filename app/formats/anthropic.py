@@ -45,6 +45,7 @@ from app.formats.anthropic_rules import (
 )
 from app.formats.fields import (
     json_array,
+    lines_of,
     read_object,
     read_string,
     refuse_deep,
@@ -188,7 +189,7 @@ def _call_part(block: JsonObject, pointer: str) -> JsonObject:
 
 def _response_part(block: JsonObject, pointer: str) -> JsonObject:
     texts, media = _result_content(block.get("content"), f"{pointer}/content")
-    response: JsonObject = {"name": "", "response": "\n".join(texts)}
+    response: JsonObject = {"name": "", "response": lines_of(texts)}
     call_id = block.get("tool_use_id")
     if call_id is not None:
         response["id"] = read_string(call_id, f"{pointer}/tool_use_id")

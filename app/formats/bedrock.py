@@ -60,7 +60,14 @@ from app.formats.bedrock_rules import (
     takes_results_alone,
     validate,
 )
-from app.formats.fields import json_array, read_object, read_string, refuse_deep, refuse_members
+from app.formats.fields import (
+    json_array,
+    lines_of,
+    read_object,
+    read_string,
+    refuse_deep,
+    refuse_members,
+)
 from app.formats.identifiers import fit_identifier
 from app.formats.media import decode_text, encode_text, mime_type_of
 
@@ -70,6 +77,7 @@ JsonObject: TypeAlias = dict[str, Json]
 
 _PROVIDER: Final = "bedrock"
 _MEDIA: Final = frozenset(FORMATS_BY_KIND)
+_FORMAT: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 # ---------------------------------------------------------------------------------------- inbound
 
@@ -88,9 +96,8 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     refuse_deep(item)
     value = read_object(item, "")
     refuse_members(value, ("parts", "tool_calls"), "a Converse message")
-    output = value.get("output")
-    if isinstance(output, dict) and "role" not in value:
-        return [_answer_event(value, output, agent)]
+    if "output" in value and "role" not in value:
+        return [_answer_event(value, read_object(value["output"], "/output"), agent)]
     match value.get("role"):
         case "user":
             return _user_events(value, agent)
@@ -262,11 +269,13 @@ def _result_content(content: Json, pointer: str) -> tuple[Json, list[Json]]:
     if len(said) == 1 and isinstance(said[0], dict):
         return said[0], media
     texts = [one if isinstance(one, str) else canonical_json(one) for one in said]
-    return "\n".join(texts), media
+    return lines_of(texts), media
 
 
 def _media_part(block: JsonObject, media: JsonObject, kind: str, pointer: str) -> JsonObject:
     media_format = read_string(media.get("format", "txt"), f"{pointer}/format")
+    if not _FORMAT.fullmatch(media_format):
+        raise InvalidEventError("a format is a short word", pointer=f"{pointer}/format")
     mime_type = FORMATS_BY_KIND[kind].get(media_format, f"{kind}/{media_format}")
     source = read_object(media.get("source"), f"{pointer}/source")
     name = media.get("name")

@@ -5,7 +5,7 @@ with a JSON pointer to the field as the caller spelled it.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, clean_text, is_clean
@@ -149,13 +149,19 @@ class Shape:
             key = self._keys.get(spelling)
             if key is None:
                 unknown.append(spelling)
-            elif item is not None:
+            else:
+                if item is None:
+                    if spelling != key and key not in values:
+                        spellings[key] = spelling
+                    continue
                 if key in values:
                     at = pointer_to(pointer, spelling)
                     raise InvalidEventError("given in two spellings", pointer=at)
                 values[key] = item
                 if spelling != key:
                     spellings[key] = spelling
+                elif key in spellings:
+                    del spellings[key]
         return Fields(pointer, notes, values=values, spellings=spellings, unknown=unknown)
 
     def read_strictly(self, value: Json, pointer: str, notes: Notes) -> Fields:
@@ -273,6 +279,11 @@ def read_string(value: Json, pointer: str) -> str:
     if not isinstance(value, str):
         raise InvalidEventError("a string is needed", pointer=pointer)
     return value
+
+
+def lines_of(texts: Sequence[str]) -> str:
+    """Return texts as lines; of a single one itself, which knows where it was read."""
+    return texts[0] if len(texts) == 1 else "\n".join(texts)
 
 
 def string_or_empty(value: Json) -> str:

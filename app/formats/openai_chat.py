@@ -40,6 +40,7 @@ from app.core.contents import (
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.fields import (
     json_array,
+    lines_of,
     read_object,
     read_string,
     refuse_deep,
@@ -300,7 +301,7 @@ def _response_part(message: JsonObject, pointer: str = "") -> JsonObject:
             media.append(part)
     response: JsonObject = {
         "name": _optional_string(message, "name", pointer) or function,
-        "response": "\n".join(texts),
+        "response": lines_of(texts),
     }
     if media:
         response["parts"] = media

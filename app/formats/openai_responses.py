@@ -49,6 +49,7 @@ from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.fields import (
     json_array,
     json_object,
+    lines_of,
     read_object,
     read_string,
     refuse_deep,
@@ -348,7 +349,7 @@ def _response_part(item: JsonObject, kind: str, pointer: str) -> JsonObject:
     texts, media = _output(item.get("output"), f"{pointer}/output")
     response: JsonObject = {
         "name": string_or_empty(item.get("name")),
-        "response": "\n".join(texts),
+        "response": lines_of(texts),
     }
     call_id = item.get("call_id")
     if call_id is None and kind == "local_shell_call_output":

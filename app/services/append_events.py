@@ -284,7 +284,7 @@ class AppendEvents:
             try:
                 event = resolver.add(each.event)
             except InvalidInputError as error:
-                error.pointer = each.pointer + error.pointer
+                error.pointer = each.pointer_of(error.pointer)
                 raise
             seqs[event.id] = event.seq
             step.rows.append(

@@ -44,7 +44,7 @@ class CompileStateless:
             try:
                 events.append(resolver.add(each.event))
             except InvalidInputError as error:
-                error.pointer = each.pointer + error.pointer
+                error.pointer = each.pointer_of(error.pointer)
                 raise
             state = evolve(state, each.state_delta)
         log = Log(tuple(events), resolver.facts.index)

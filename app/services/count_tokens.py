@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from app.core.canonical import Json
 from app.core.contents import Part
 from app.core.errors import InvalidEventError
 from app.core.tokens import part_tokens
-from app.formats.adk import parse_event
+from app.formats.sources import parse_item
 from app.ports import TokenCounter
 from app.services.prepare_events import ConvertItem
 
@@ -32,11 +33,12 @@ class CountTokens:
         Raises:
             InvalidEventError: a content is none of the format, with a pointer to it.
         """
+        convert = partial(self._converters[source_format], agent="agent")
         parts: list[Part] = []
         for number, content in enumerate(contents):
             try:
-                for body in self._converters[source_format](content, agent="agent"):
-                    parts.extend(parse_event(body, allow_markers=True).event.parts)
+                for parsed in parse_item(content, convert):
+                    parts.extend(parsed.event.parts)
             except InvalidEventError as error:
                 error.pointer = f"/contents/{number}{error.pointer}"
                 raise

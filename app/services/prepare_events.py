@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -20,6 +21,8 @@ from app.core.json_text import RawItem, parse_json, parse_object, repeated_keys_
 from app.core.session_state import TEMP_PREFIX, without_temp
 from app.core.tokens import part_tokens, text_size
 from app.formats.adk import ParsedEvent, parse_event
+from app.formats.fields import pointer_to
+from app.formats.sources import Source
 from app.ports import TokenCounter
 
 NATIVE: Final = "native"
@@ -81,6 +84,8 @@ class PreparedEvent:
     pointer: str
     #: The id came with the event; ours need no search for duplicates.
     has_own_id: bool
+    #: What it was made of.
+    made_of: "_Body"
     is_partial: bool
     body_hash: bytes
     state_delta: Mapping[str, Json]
@@ -91,6 +96,10 @@ class PreparedEvent:
     def tokens(self) -> int:
         """Our token count of the whole event."""
         return sum(self.event.part_tokens)
+
+    def pointer_of(self, at: str) -> str:
+        """Return where in the request that stands which is at a place of the event."""
+        return self.made_of.pointer_of(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,30 +205,35 @@ class EventPreparer:
     ) -> Iterator["_Body"]:
         source_format = batch.source_format
         if source_format == NATIVE:
-            yield _Body(number, 0, pointer, item.raw, NATIVE, item.value)
+            source = Source(item.value, lambda value: [value])
+            yield _Body(number, 0, pointer, item.raw, NATIVE, item.value, source, 0)
             return
         if source_format == ADK and isinstance(item.value, dict) and "events" in item.value:
             # A whole session is one item: each event keeps its own text, not the session's.
             yield from self._events_of_session(number, item, pointer)
             return
+        convert = partial(self._converters[source_format], agent=batch.agent)
         try:
-            bodies = self._converters[source_format](item.value, agent=batch.agent)
+            bodies = convert(item.value)
         except InvalidEventError as error:
             error.pointer = pointer + error.pointer
             raise
+        source = Source(item.value, convert)
         for part, value in enumerate(bodies):
             if source_format == ADK:
                 raw = item.raw if value is item.value else canonical_json(value)
-                yield _Body(number, 0, pointer, raw, NATIVE, value)
+                yield _Body(number, 0, pointer, raw, NATIVE, value, source, part)
             else:
-                yield _Body(number, part, pointer, item.raw, source_format, value)
+                yield _Body(number, part, pointer, item.raw, source_format, value, source, part)
 
     def _events_of_session(self, number: int, item: RawItem, pointer: str) -> Iterator["_Body"]:
         events = parse_object(item.raw, kept=("events",))["events"]
         if not isinstance(events, list):
             raise InvalidEventError("must be a list", pointer=f"{pointer}/events")
         for index, event in enumerate(events):
-            yield _Body(number, 0, f"{pointer}/events/{index}", event.raw, NATIVE, event.value)
+            at = f"{pointer}/events/{index}"
+            source = Source(event.value, lambda value: [value])
+            yield _Body(number, 0, at, event.raw, NATIVE, event.value, source, 0)
 
     def _event(
         self, batch: SentBatch, body: "_Body", now: datetime, notes: list[Note]
@@ -227,10 +241,10 @@ class EventPreparer:
         try:
             parsed = parse_event(body.value, allow_markers=batch.allow_markers)
         except InvalidEventError as error:
-            error.pointer = body.pointer + error.pointer
+            error.pointer = body.pointer_of(error.pointer)
             raise
-        notes.extend(Note(body.pointer + at, detail) for at, detail in parsed.notes)
-        notes.extend(_temp_notes(parsed, body.pointer))
+        notes.extend(Note(body.pointer_of(at), detail) for at, detail in parsed.notes)
+        notes.extend(_temp_notes(parsed, body))
         return PreparedEvent(
             event=replace(
                 parsed.event,
@@ -243,6 +257,7 @@ class EventPreparer:
             item_part=body.item_part,
             pointer=body.pointer,
             has_own_id=bool(parsed.event.id),
+            made_of=body,
             is_partial=parsed.is_partial,
             body_hash=body_hash(body.value),
             state_delta=without_temp(parsed.state_delta),
@@ -278,12 +293,19 @@ class _Body:
     raw: str
     source_format: str
     value: Json
+    source: Source
+    #: Its number among the events of the source.
+    source_number: int
+
+    def pointer_of(self, at: str) -> str:
+        return self.pointer + self.source.pointer(self.source_number, at)
 
 
-def _temp_notes(parsed: ParsedEvent, pointer: str) -> Iterator[Note]:
+def _temp_notes(parsed: ParsedEvent, body: _Body) -> Iterator[Note]:
     for key in parsed.state_delta:
         if key.startswith(TEMP_PREFIX):
-            yield Note(f"{pointer}/actions/state_delta", f"{key} is never stored")
+            at = body.pointer_of(pointer_to("/actions/state_delta", key))
+            yield Note(at, f"{key} is never stored")
 
 
 def body_hash(body: Json) -> bytes:

@@ -416,3 +416,41 @@ async def test_calls_and_responses_pair_over_http(api: Api) -> None:
     await api.append(path, user("x"), call("f", "c1"), response("f", "c1", {"out": 5}))
     request = (await api.post(f"{path}/compile", {"agent": "agent"})).json()["request"]
     assert request["contents"][2]["parts"][0]["functionResponse"]["response"] == {"out": 5}
+
+
+@pytest.mark.parametrize(
+    ("event", "pointer"),
+    [
+        ({"content": "a", "compiled_seq": 9}, "/compiled_seq"),
+        ({"content": "a", "compiledSeq": 9}, "/compiledSeq"),
+        (
+            {"actions": {"rewindBeforeInvocationId": "none"}},
+            "/actions/rewindBeforeInvocationId",
+        ),
+        ({"author": "user", "content": {"parts": [{"text": 5}]}}, "/content/parts/0/text"),
+    ],
+)
+async def test_what_the_log_refuses_is_named_as_it_was_spelled(
+    api: Api, event: Any, pointer: str
+) -> None:
+    path = await api.session()
+    for body, at in (
+        ({"events": [user("a"), event]}, "/events/1"),
+        ({"format": "adk", "items": [user("a"), event]}, "/items/1"),
+        ({"format": "adk", "items": [{"events": [user("a"), event]}]}, "/items/0/events/1"),
+    ):
+        answer = await api.post(f"{path}/events", body)
+        assert answer.status_code == 422, answer.text
+        assert [each["pointer"] for each in answer.json()["errors"]] == [at + pointer]
+    answer = await api.post("/v1/compile", {"events": [user("a"), event]})
+    assert [each["pointer"] for each in answer.json()["errors"]] == [f"/events/1{pointer}"]
+    assert await api.head_seq(path) == 0
+
+
+async def test_contents_to_be_counted_are_named_as_they_were_sent(api: Api) -> None:
+    call = {"role": "assistant", "tool_calls": [{"function": {"name": "", "arguments": "{}"}}]}
+    body = {"format": "openai_chat", "contents": [{"role": "user", "content": "a"}, call]}
+    answer = await api.post("/v1/tokens", body)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == "/contents/1/tool_calls/0/function/name"

@@ -119,4 +119,5 @@ def test_what_may_not_be_cut_is_refused_by_its_segment(
     with pytest.raises(BudgetExceededError) as caught:
         compiled(log(*events), name)
     assert caught.value.segment == segment
-    assert sum(caught.value.by_segment.values()) > 2 * BUDGET - 10
+    # Even as stubs, which Converse's limit makes of most images before.
+    assert sum(caught.value.by_segment.values()) > 1.8 * BUDGET

@@ -85,7 +85,7 @@ def test_segments_of_no_length_end() -> None:
     assert image_size(base64_of(b"\xff\xd8" + b"\xff\xe0\x00\x00" * 9)) is None
 
 
-@pytest.mark.parametrize("cut", range(0, 40))
+@pytest.mark.parametrize("cut", range(40))
 def test_a_file_that_breaks_off_is_no_error(cut: int) -> None:
     for whole in (png(3, 4), gif(3, 4), jpeg(3, 4), webp(b"VP8X", b"\x00" * 10)):
         image_size(whole[:cut])

@@ -50,7 +50,7 @@ async def test_temp_state_is_dropped_and_told() -> None:
     event = {"content": "x", "actions": {"state_delta": {"temp:a": 1, "b": 2}}}
     prepared, notes = await PREPARER.prepare(batch(event), now=NOW)
     assert prepared[0].state_delta == {"b": 2}
-    assert [note.pointer for note in notes] == ["/events/0/actions/state_delta"]
+    assert [note.pointer for note in notes] == ["/events/0/actions/state_delta/temp:a"]
 
 
 async def test_a_stored_event_is_derived_again_from_its_item() -> None:

@@ -162,7 +162,9 @@ def test_what_is_just_small_enough_is_sent(medium: InlineData) -> None:
     ],
 )
 def test_some_models_take_larger_documents(
-    model_name: str, medium: InlineData, is_taken: bool
+    model_name: str,
+    medium: InlineData,
+    is_taken: bool,  # noqa: FBT001
 ) -> None:
     result = compiled(log(user("look", medium)), model_name=model_name)
     assert (result.repairs == ()) is is_taken
