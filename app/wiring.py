@@ -217,7 +217,7 @@ async def build_parts(
         )
         replica = PgDatabase(_counted(telemetry, engine_of_replica, "ro"))
     try:
-        async with _outside(settings, telemetry.meter) as outside:
+        async with _outside(settings, telemetry) as outside:
             database = PgDatabase(_counted(telemetry, engine, "rw"), appended=outside.hints.tell)
             parts = _parts(settings, telemetry, database, replica, outside)
             try:
@@ -244,15 +244,18 @@ def _counted(telemetry: Telemetry, engine: AsyncEngine, pool: PoolName) -> Async
 
 
 @asynccontextmanager
-async def _outside(settings: Settings, meter: Meter) -> AsyncIterator[Outside]:
+async def _outside(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Outside]:
     """Give what is outside; connections are opened when they are first needed."""
     async with new_client() as client:
-        providers = _providers(settings, client, meter)
+        providers = _providers(settings, client, telemetry.meter)
         if settings.redis_url is None:
             yield Outside(providers, None, LocalHints(), LocalBuckets())
             return
-        link = RedisLink(settings.redis_url.get_secret_value())
+        link = RedisLink(settings.redis_url.get_secret_value(), telemetry.meter)
         hints = RedisHints(link)
+        is_up = telemetry.metrics.gauge("redis_up")
+        telemetry.metrics.before_scrape(lambda: is_up.labels("commands").set(link.is_up))
+        telemetry.metrics.before_scrape(lambda: is_up.labels("subscribe").set(hints.is_connected))
         try:
             async with hinting.running(hints):
                 yield Outside(providers, link, hints, RedisBuckets(link, LocalBuckets()))
@@ -472,7 +475,9 @@ def _parts(
         jobs=ManageJobs(database=database, jobs=jobs),
         rules_date=rules.date,
     )
-    watch = DatabaseWatch(database=database, facts=PgDatabaseFacts(), meter=meter, kinds=KINDS)
+    watch = DatabaseWatch(
+        database=database, facts=PgDatabaseFacts(), meter=meter, kinds=KINDS, replica=replica
+    )
     return Parts(services, worker, watch, compiles)
 
 

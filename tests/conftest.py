@@ -22,7 +22,7 @@ from hypothesis import settings
 from app.settings import PREFIX
 from app.storage.embedded import EmbeddedPostgres
 from app.storage.migrate import migrate
-from tests.redis_server import BINARY, RedisServer
+from tests.redis_server import RedisServer, running_redis
 
 REPOSITORY: Final = Path(__file__).parent.parent
 TEST_DATABASE_URL: Final = os.environ.get("FOLDLINE_TEST_DATABASE_URL")
@@ -81,14 +81,8 @@ def database_url(server_url: str) -> Iterator[str]:
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     """A Redis of the test's own."""
-    if BINARY is None:
-        if IS_CI:
-            pytest.fail("redis-server is not installed")
-        pytest.skip("redis-server is not installed")
-    server = RedisServer(tmp_path)
-    server.start()
-    yield server
-    server.kill()
+    with running_redis(tmp_path) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,14 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+import pytest
+
+from tests.programs import IS_CI
 
 PATIENCE_S: Final = 30.0
 BINARY: Final = shutil.which("redis-server")
@@ -66,3 +72,18 @@ class RedisServer:
         """Let it go on."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGCONT)
+
+
+@contextmanager
+def running_redis(folder: Path) -> Iterator[RedisServer]:
+    """Give a Redis that runs; skip where it is not installed, in CI fail."""
+    if BINARY is None:
+        if IS_CI:
+            pytest.fail("redis-server is not installed")
+        pytest.skip("redis-server is not installed")
+    server = RedisServer(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

@@ -8,15 +8,16 @@ killed the lease runs out, and what it said last with it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
 import structlog
 
 from app.core.errors import StorageError
-from app.ports import Database, DatabaseFacts, DatabaseFactsReads, DatabaseMeter
+from app.ports import Database, DatabaseFacts, DatabaseFactsReads, DatabaseMeter, Written
 
 LEASE: Final = "database_watch"
 INTERVAL_S: Final = 5.0
@@ -36,10 +37,12 @@ class DatabaseWatch:
         facts: DatabaseFactsReads,
         meter: DatabaseMeter,
         kinds: tuple[str, ...],
+        replica: Database | None = None,
         interval_s: float = INTERVAL_S,
     ) -> None:
-        """Take, beside the stores, the kinds of jobs that compact."""
+        """Take, beside the stores, the kinds of jobs that compact, and the read replica."""
         self._database = database
+        self._replica = replica
         self._facts = facts
         self._meter = meter
         self._kinds = kinds
@@ -71,13 +74,28 @@ class DatabaseWatch:
         """Return what there is to tell, None when it is another's to tell, or not known."""
         try:
             async with self._database.connection() as connection:
+                # First, so that a replica may lack what we write ourselves.
+                written = await self._facts.written(connection)
                 is_ours = await self._facts.take_lease(
                     connection, LEASE, self._holder, self._lease_s
                 )
-                return await self._facts.read(connection, self._kinds) if is_ours else None
+                if not is_ours:
+                    return None
+                facts = await self._facts.read(connection, self._kinds)
         except StorageError:
             log.warning("database_not_watched", exc_info=True)
             return None
+        return replace(facts, replica_lag_s=await self._replica_lag_s(written))
+
+    async def _replica_lag_s(self, written: Written) -> Mapping[str, float]:
+        if self._replica is None:
+            return {}
+        try:
+            async with self._replica.connection() as connection:
+                return await self._facts.replica_lag_s(connection, written)
+        except StorageError:
+            log.warning("replica_not_watched", exc_info=True)
+            return {}
 
     async def _stop(self) -> None:
         self._meter.database_unseen()

@@ -66,6 +66,10 @@ class Facts(Protocol):
     def oldest_transaction_s(self) -> float:
         """Age of the oldest open transaction."""
 
+    @property
+    def replica_lag_s(self) -> Mapping[str, float]:
+        """By read replica: how far back it is."""
+
 
 S = TypeVar("S")
 
@@ -131,6 +135,7 @@ class Meter:
         self._leases_lost = _Children(counter("job_lease_lost_total").labels)
         self._pool_wait_s = _Children(histogram("db_pool_wait_seconds").labels)
         self._query_s = _Children(histogram("db_query_duration_seconds").labels)
+        self._redis_errors = _Children(counter("redis_errors_total").labels)
         self._elected = metrics.elected
         labels = metrics.definition("jobs").labels
         self._no_jobs: dict[tuple[str, ...], float] = dict.fromkeys(
@@ -366,6 +371,9 @@ class Meter:
                 "jobs": jobs,
                 "compaction_lag_seconds": {(): facts.compaction_lag_s},
                 "db_oldest_transaction_seconds": {(): facts.oldest_transaction_s},
+                "db_replica_lag_seconds": {
+                    (replica,): lag_s for replica, lag_s in facts.replica_lag_s.items()
+                },
             },
             valid_s=valid_s,
         )
@@ -373,6 +381,12 @@ class Meter:
     def database_unseen(self) -> None:
         """Say nothing of it from now on: another process does, or nobody knows."""
         self._elected.clear()
+
+    # Redis
+
+    def redis_failed(self, op: str) -> None:
+        """Take a command that was not answered, or not in time, and what it was for."""
+        self._redis_errors[op].inc()
 
     # Recall
 

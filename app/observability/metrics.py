@@ -40,6 +40,7 @@ VALUES: Final[Mapping[str, str]] = {
     "JOB_ENDS": "done,failed,retried,dead,lost,released",
     "FOLD_ENDS": "ok,no_progress,llm_error,conflict,skipped",
     "QUEUES": "compact,compact_asked",
+    "REDIS_OPS": "rate_limit,publish,subscribe,ping",
 }
 
 #: One metric a line: kind or buckets, name without its prefix, labels, meaning. The unit is the end
@@ -91,6 +92,9 @@ gauge   | db_pool_connections                  | pool(rw,ro) state(idle,used,max
 LAT     | db_pool_wait_seconds                 | pool(rw,ro) | Wait for a connection, opening it included.
 LAT     | db_query_duration_seconds            | query | Time of a statement, round trip included.
 elected | db_oldest_transaction_seconds        | | Age of the oldest open transaction of the database.
+elected | db_replica_lag_seconds               | replica | Age of the newest transaction that the read replica has, while it lacks a newer one; 0 when it has all. Nothing when it does not answer.
+counter | redis_errors_total                   | op(REDIS_OPS) | Commands that Redis did not answer in time; while it is away few are tried.
+gauge   | redis_up                             | op(commands,subscribe) | 1 while Redis takes commands, and tells what other processes tell; only where a Redis is set.
 counter | recall_requests_total                | tool(recall,expand) outcome(ok,empty,partial) | Searches and openings of what was folded; partial: by time or size.
 counter | recall_tokens_total                  | tool(expand) outcome(ok,partial) | Tokens of the originals that were answered.
 LAT     | event_loop_lag_seconds               | | How late the event loop runs what is due.
@@ -176,7 +180,7 @@ class Metrics:
             self._registry.register(made)
         # Of a single label the values are there from the start, so that the first time that
         # something happens is a rise. With more labels most combinations never occur.
-        if len(labels) == 1:
+        if len(labels) == 1 and definition.kind != "gauge":
             for value in definition.labels[labels[0]]:
                 made.labels(value)
         return made

@@ -26,7 +26,14 @@ from app.ports.log import (
     ReadBefore,
     ReadBeside,
 )
-from app.ports.metrics import DatabaseFacts, DatabaseFactsReads, DatabaseMeter, Meter
+from app.ports.metrics import (
+    DatabaseFacts,
+    DatabaseFactsReads,
+    DatabaseMeter,
+    Meter,
+    RedisMeter,
+    Written,
+)
 from app.ports.search import EventSearch, SearchHit, SearchQuery, SearchResult
 from app.ports.sessions import IdempotencyKeys, KeptAnswer, NewSession, SessionRow, Sessions
 from app.ports.summaries import SummaryAnswer, SummaryPrompt, SummaryProvider, SummarySpend
@@ -90,6 +97,7 @@ __all__ = [
     "ReadBefore",
     "ReadBeside",
     "RecordedReply",
+    "RedisMeter",
     "SearchHit",
     "SearchQuery",
     "SearchResult",
@@ -105,4 +113,5 @@ __all__ = [
     "Tenants",
     "TokenCounter",
     "TokenReports",
+    "Written",
 ]

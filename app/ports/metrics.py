@@ -1,7 +1,8 @@
 """What is counted and timed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
@@ -22,6 +23,18 @@ class DatabaseFacts:
     #: Since when the oldest compaction is due that nobody does.
     compaction_lag_s: float
     oldest_transaction_s: float
+    #: By address of a read replica: since when it has nothing new, though there is something; 0
+    #: when it has all.
+    replica_lag_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How far the primary has written."""
+
+    #: Position in its write-ahead log.
+    position: str
+    at: datetime
 
 
 class DatabaseFactsReads(Protocol):
@@ -38,6 +51,12 @@ class DatabaseFactsReads(Protocol):
     async def read(self, connection: Connection, kinds: tuple[str, ...]) -> DatabaseFacts:
         """Return what is true now; of lag, for jobs of these kinds."""
 
+    async def written(self, connection: Connection) -> Written:
+        """Return how far the primary has written."""
+
+    async def replica_lag_s(self, replica: Connection, written: Written) -> Mapping[str, float]:
+        """Return by its address how far back a replica is; nothing when it cannot say."""
+
 
 class DatabaseMeter(Protocol):
     """Is told what is true of the whole database by the one process that looks."""
@@ -49,7 +68,14 @@ class DatabaseMeter(Protocol):
         """Say nothing from now on: another process does, or nobody knows."""
 
 
-class Meter(Protocol):
+class RedisMeter(Protocol):
+    """Is told what became of Redis."""
+
+    def redis_failed(self, op: str) -> None:
+        """Take a command that was not answered, or not in time, and what it was for."""
+
+
+class Meter(RedisMeter, Protocol):
     """Is told what happened, and counts it. Costs microseconds, never raises, never waits.
 
     What the values of the words may be is in the table of ``app/observability/metrics.py``.

@@ -88,7 +88,7 @@ class RedisHints(LocalHints):
             self._has_told.clear()
             message = "\n".join([self._own, *self._told])
             self._told.clear()
-            await self._link.run(partial(_publish, message))
+            await self._link.run("publish", partial(_publish, message))
 
     async def subscribe(self) -> None:
         """Hear what others tell, for ever; connect again when the connection is lost."""
@@ -105,6 +105,7 @@ class RedisHints(LocalHints):
                     self.hear(None)
                     await self._receive(pubsub)
             except UNAVAILABLE as error:
+                self._link.meter.redis_failed("subscribe")
                 if self._is_subscribed:
                     log.warning("hints_lost", error=type(error).__name__)
             finally:
@@ -117,6 +118,9 @@ class RedisHints(LocalHints):
     async def _receive(self, pubsub: Any) -> None:  # noqa: ANN401  the library is untyped here
         is_asked = False
         while True:
+            if not self._link.is_up:
+                # Where nobody asks for anything, nothing else would tell that it is back.
+                await self._link.answers()
             message = await pubsub.get_message(timeout=SILENCE_S)
             if message is None:
                 if is_asked:

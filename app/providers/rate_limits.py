@@ -71,7 +71,7 @@ class RedisBuckets:
         async def run(client: Any) -> Any:  # noqa: ANN401  the library's answers are untyped
             return await client.eval(_TAKE, 1, PREFIX + bucket, limit.requests, limit.per_s)
 
-        answer = await self._link.run(run)
+        answer = await self._link.run("rate_limit", run)
         if answer is None:
             return await self._local.take(bucket, limit)
         return _taken(limit, float(answer[1]), is_allowed=bool(answer[0]))

@@ -16,6 +16,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from app.ports import RedisMeter
+
 T = TypeVar("T")
 
 TIMEOUT_S: Final = 0.05
@@ -24,8 +26,9 @@ SHORTEST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 10.0
 #: Commands at a time; more wait within their own timeout.
 CONNECTIONS: Final = 32
-#: What is raised when it is not there, or not in time.
-UNAVAILABLE: Final = (RedisError, OSError, TimeoutError)
+#: What is raised when it is not there, or not in time. RuntimeError is what uvloop says of writing
+#: to a connection that was reset while it lay idle.
+UNAVAILABLE: Final = (RedisError, OSError, TimeoutError, RuntimeError)
 
 log = structlog.get_logger(__name__)
 
@@ -36,26 +39,32 @@ class RedisLink:
     def __init__(
         self,
         url: str,
+        meter: RedisMeter,
         *,
         timeout_s: float = TIMEOUT_S,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.url: Final = url
+        self.meter: Final = meter
         self._timeout_s = timeout_s
         self._monotonic_s = monotonic_s
         self._client = client_of(url, timeout_s=timeout_s)
         self._turns = asyncio.Semaphore(CONNECTIONS)
         self._closed_until_s = 0.0
         self._pause_s = SHORTEST_PAUSE_S
-        self.errors = 0
 
     @property
     def is_up(self) -> bool:
         """Whether the newest command was answered; true before the first."""
         return self._closed_until_s == 0.0
 
-    async def run(self, command: Callable[["Redis"], Awaitable[T]]) -> T | None:
-        """Run a command; None when Redis is not there, or did not answer in time."""
+    async def run(self, op: str, command: Callable[["Redis"], Awaitable[T]]) -> T | None:
+        """Run a command; None when Redis is not there, or did not answer in time.
+
+        Args:
+            op: what for, as its errors are counted.
+            command: what to ask the client for.
+        """
         if not self.is_up:
             now_s = self._monotonic_s()
             if now_s < self._closed_until_s:
@@ -66,7 +75,7 @@ class RedisLink:
             async with asyncio.timeout(self._timeout_s), self._turns:
                 answer = await command(self._client)
         except UNAVAILABLE as error:
-            self._failed(error)
+            self._failed(op, error)
             return None
         if not self.is_up:
             log.info("redis_recovered")
@@ -75,14 +84,14 @@ class RedisLink:
 
     async def answers(self) -> bool:
         """Tell whether it answers now."""
-        return await self.run(lambda client: client.ping()) is not None
+        return await self.run("ping", lambda client: client.ping()) is not None
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    def _failed(self, error: BaseException) -> None:
-        self.errors += 1
+    def _failed(self, op: str, error: BaseException) -> None:
+        self.meter.redis_failed(op)
         if self.is_up:
             # The text of an error may name the host, never the password.
             log.warning("redis_lost", error=type(error).__name__)

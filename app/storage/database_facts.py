@@ -4,12 +4,13 @@ Guarantee: of all who ask for the lease, one has it at a time, by the database's
 not renew it loses it when it runs out.
 """
 
+from collections.abc import Mapping
 from typing import Final, LiteralString
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.ports import DatabaseFacts
+from app.ports import DatabaseFacts, Written
 from app.storage.database import fetch, fetch_one
 
 _TAKE: Final[LiteralString] = """
@@ -58,6 +59,23 @@ _OLDEST_TRANSACTION: Final[LiteralString] = """
     WHERE a.datname = current_database() AND a.backend_type = 'client backend'
 """
 
+_WRITTEN: Final[LiteralString] = """
+    SELECT pg_current_wal_lsn()::text AS position, statement_timestamp() AS at
+"""
+
+# Asked of the replica. Both times are of the primary's clock: a transaction that is replayed brings
+# along when it was committed. A server that follows nobody lacks nothing.
+_REPLICA_LAG: Final[LiteralString] = """
+    SELECT
+        coalesce(host(inet_server_addr()), 'local') || ':' || current_setting('port') AS replica,
+        CASE
+            WHEN NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= $1::text::pg_lsn THEN 0
+            ELSE greatest(
+                0, extract(EPOCH FROM $2::timestamptz - pg_last_xact_replay_timestamp())
+            )
+        END::float8 AS lag_s
+"""
+
 
 class PgDatabaseFacts:
     """:class:`app.ports.DatabaseFactsReads` on Postgres."""
@@ -81,3 +99,16 @@ class PgDatabaseFacts:
             compaction_lag_s=lag["lag_s"],
             oldest_transaction_s=oldest["age_s"],
         )
+
+    async def written(self, connection: AsyncConnection) -> Written:
+        row = await fetch_one(connection, _WRITTEN)
+        assert row is not None
+        return Written(position=row["position"], at=row["at"])
+
+    async def replica_lag_s(
+        self, replica: AsyncConnection, written: Written
+    ) -> Mapping[str, float]:
+        row = await fetch_one(replica, _REPLICA_LAG, written.position, written.at)
+        assert row is not None
+        # It has replayed nothing since it started: it does not know how old what it has is.
+        return {} if row["lag_s"] is None else {row["replica"]: row["lag_s"]}

@@ -129,6 +129,15 @@ def client_of(service: Process) -> httpx.Client:
             return client
 
 
+def limited_key(client: httpx.Client) -> str:
+    """Make a key that rate limits hold for, as they never do for the key of the settings."""
+    scopes = ["events:read", "events:write", "compile", "metrics"]
+    made = client.post("/v1/admin/keys", json={"scopes": scopes, "rate_limit": "100000/s"})
+    assert made.status_code == 201, made.text
+    key: str = made.json()["key"]
+    return key
+
+
 @contextmanager
 def fleet(url: str, folder: Path, **settings: str) -> Iterator[Fleet]:
     """Give a fleet; whatever still runs at the end of the block is killed."""

@@ -19,7 +19,7 @@ import pytest
 
 from app.storage.migrate import migrate
 from tests.faults.balancer import balanced
-from tests.faults.processes import ADMIN_KEY, PATIENCE_S, Fleet, Process, fleet
+from tests.faults.processes import ADMIN_KEY, PATIENCE_S, Fleet, Process, fleet, limited_key
 from tests.programs import free_ports
 from tests.redis_server import RedisServer
 
@@ -178,9 +178,7 @@ def until_ready(client: httpx.Client) -> None:
 @pytest.fixture
 def site(empty_database_url: str, redis_server: RedisServer, tmp_path: Path) -> Iterator[Site]:
     asyncio.run(migrate(empty_database_url))
-    # A rate that nobody reaches: Redis is asked for every request.
-    settings = {"REDIS_URL": redis_server.url, "RATE_LIMIT": "100000/s"}
-    with fleet(empty_database_url, tmp_path, **settings) as processes:
+    with fleet(empty_database_url, tmp_path, REDIS_URL=redis_server.url) as processes:
         yield Site(processes, redis_server)
 
 
@@ -189,10 +187,11 @@ async def writing(
     site: Site, folder: Path, *, sessions: int, pause_s: float
 ) -> AsyncIterator[Load]:
     """Give the load on new sessions, through the balancer."""
+    with site.client(site.ports[0]) as admin:
+        # A rate that nobody reaches: Redis is asked for every request.
+        headers = {"Authorization": f"Bearer {limited_key(admin)}"}
     with balanced(site.ports, folder) as url:
-        async with httpx.AsyncClient(
-            base_url=url, headers={"Authorization": f"Bearer {ADMIN_KEY}"}, timeout=PATIENCE_S
-        ) as client:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
             load = Load(client, [f"s{number}" for number in range(sessions)], pause_s)
             await load.create()
             yield load

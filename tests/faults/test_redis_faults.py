@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.fakes.tcp_proxy import TcpProxy
-from tests.faults.processes import Process, fleet
+from tests.faults.processes import Process, fleet, limited_key
 from tests.programs import wait_until
 from tests.redis_server import RedisServer
 
@@ -19,6 +19,9 @@ pytestmark = pytest.mark.commits
 #: What one request may take, on a busy machine; without a time limit of ours it takes for ever.
 PROMPT_S: Final = 3.0
 REQUESTS: Final = 4
+ERRORS: Final = 'foldline_redis_errors_total{op="rate_limit"}'
+IS_TAKEN: Final = 'foldline_redis_up{op="commands"}'
+IS_HEARD: Final = 'foldline_redis_up{op="subscribe"}'
 
 
 @pytest.fixture
@@ -32,9 +35,11 @@ def running(
     database_url: str, proxy: TcpProxy, tmp_path: Path
 ) -> Iterator[tuple[Process, httpx.Client]]:
     """A service that asks Redis for the rate of every request."""
-    settings = {"REDIS_URL": f"redis://127.0.0.1:{proxy.port}/0", "RATE_LIMIT": "100000/s"}
-    with fleet(database_url, tmp_path, **settings) as processes:
-        yield processes.service()
+    redis_url = f"redis://127.0.0.1:{proxy.port}/0"
+    with fleet(database_url, tmp_path, REDIS_URL=redis_url) as processes:
+        process, client = processes.service()
+        client.headers["Authorization"] = f"Bearer {limited_key(client)}"
+        yield process, client
 
 
 def _work(client: httpx.Client) -> None:
@@ -55,6 +60,14 @@ def _ask(client: httpx.Client, method: str, path: str, body: object) -> dict[str
     assert time.monotonic() - began_s < PROMPT_S
     found: dict[str, object] = answer.json()
     return found
+
+
+def _told(client: httpx.Client, begin: str) -> float:
+    """Return what a scrape says, added up over all samples that begin so."""
+    lines = client.get("/metrics").text.splitlines()
+    values = [float(line.rpartition(" ")[2]) for line in lines if line.startswith(begin)]
+    assert values
+    return sum(values)
 
 
 def _hold(proxy: TcpProxy, redis_server: RedisServer) -> None:
@@ -89,9 +102,14 @@ def test_its_loss_costs_a_moment_and_it_is_used_again(
     used = proxy.connections
     assert used
 
+    wait_until(lambda: _told(client, IS_TAKEN) == 1, patience_s=60)
+    before = _told(client, ERRORS)
+
     fail(proxy, redis_server)
     _work(client)
     assert client.get("/readyz").is_success
+    assert _told(client, IS_TAKEN) == 0
+    assert _told(client, ERRORS) > before
 
     proxy.is_holding, proxy.delay_s = False, 0
     proxy.accept()
@@ -106,4 +124,5 @@ def test_its_loss_costs_a_moment_and_it_is_used_again(
         return proxy.connections > used
 
     wait_until(is_used_again, patience_s=60)
+    wait_until(lambda: _told(client, IS_TAKEN) == _told(client, IS_HEARD) == 1, patience_s=60)
     assert process.terminate() == 0

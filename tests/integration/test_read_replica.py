@@ -1,6 +1,8 @@
 """Compiles on a streaming replica: as far as it has come, and never further back than asked."""
 
 import asyncio
+import re
+import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -31,7 +33,7 @@ def client(
     primary, standby = servers
     folder = tmp_path_factory.mktemp("service")
     with fleet(primary.url, folder, DATABASE_RO_URL=standby.url) as processes:
-        process, client = processes.service()
+        process, client = processes.service(WORKER="embedded")
         yield client
         assert process.terminate() == 0
 
@@ -129,6 +131,43 @@ def test_a_replica_that_lags_is_not_asked_for_what_it_lacks(
         assert answer.json()["compiled_seq"] == 1
     finally:
         _ask(standby.url, "SELECT pg_wal_replay_resume()")
+
+
+def _lag_s(client: httpx.Client) -> float | None:
+    """Return what is told of the replica's lag; None when nothing is."""
+    for line in client.get("/metrics").text.splitlines():
+        if line.startswith("foldline_db_replica_lag_seconds{"):
+            name, _, value = line.rpartition(" ")
+            assert re.fullmatch(r'.*\{replica="127\.0\.0\.1:\d+"\}', name), name
+            return float(value)
+    return None
+
+
+def test_how_far_back_the_replica_is_is_told(
+    client: httpx.Client, session: str, servers: tuple[Server, Server]
+) -> None:
+    """By the worker that looks at the database; the service of this test has one."""
+    primary, standby = servers
+    _caught_up(primary, standby)
+    wait_until(lambda: _lag_s(client) == 0, patience_s=60)
+    _ask(standby.url, "SELECT pg_wal_replay_pause()")
+    try:
+        wait_until(lambda: _ask(standby.url, "SELECT pg_get_wal_replay_pause_state()") == "paused")
+        _append(client, session, "three")
+        began_s = time.monotonic()
+        wait_until(lambda: (_lag_s(client) or 0) > 3, patience_s=60)
+        first = _lag_s(client)
+        # It grows with the time, and no faster.
+        wait_until(lambda: _lag_s(client) != first, patience_s=60)
+        assert (_lag_s(client) or 0) < time.monotonic() - began_s + 10
+    finally:
+        _ask(standby.url, "SELECT pg_wal_replay_resume()")
+    wait_until(lambda: _lag_s(client) == 0, patience_s=60)
+    standby.stop()
+    try:
+        wait_until(lambda: _lag_s(client) is None, patience_s=60)
+    finally:
+        standby.start()
 
 
 def test_inputs_of_a_compile_on_the_replica_can_be_passed_back(

@@ -20,6 +20,7 @@ import yaml
 from app.cli.service_process import running_service
 from app.observability.metrics import PREFIX, Definition, definitions
 from tests.conftest import IS_CI, REPOSITORY
+from tests.redis_server import running_redis
 
 RULES: Final = REPOSITORY / "deploy" / "prometheus"
 DASHBOARD: Final = REPOSITORY / "deploy" / "grafana" / "dashboards" / "foldline.json"
@@ -156,10 +157,11 @@ def test_every_alert_is_seen_to_fire_and_to_be_silent_and_says_what_to_do() -> N
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[httpx.Client]:
-    """A service that has done a little of everything."""
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service, with a Redis, that has done a little of everything."""
     with (
-        running_service() as url,
+        running_redis(tmp_path_factory.mktemp("redis")) as redis,
+        running_service({"REDIS_URL": redis.url}) as url,
         httpx.Client(base_url=url, timeout=PATIENCE_S) as client,
     ):
         yield client
@@ -268,8 +270,10 @@ def _asked(client: httpx.Client, query: str) -> list[dict[str, Any]]:
     return found
 
 
-#: What did not happen: no model was asked for a summary, nothing failed, nobody reported an error.
+#: What did not happen: no model was asked for a summary, nothing failed, nobody reported an error,
+#: and there is no read replica.
 NOTHING_HAPPENED: Final = {
+    "Lag of the read replica",
     "Requests to summarizers",
     "Time of a summarizer's answer, 95%",
     "Cost of summarizers a day",

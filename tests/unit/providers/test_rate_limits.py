@@ -11,6 +11,7 @@ from app.core.limits import RateLimit, parse_rate_limit
 from app.providers import rate_limits
 from app.providers.rate_limits import LocalBuckets, RedisBuckets
 from app.providers.redis import RedisLink
+from tests.fakes.counting_redis import CountingRedisMeter
 from tests.redis_server import RedisServer
 
 SLOW = RateLimit(3, 3600)
@@ -28,7 +29,7 @@ class Clock:
 
 @pytest.fixture
 async def link(redis_server: RedisServer) -> AsyncIterator[RedisLink]:
-    link = RedisLink(redis_server.url, timeout_s=2.0)
+    link = RedisLink(redis_server.url, CountingRedisMeter(), timeout_s=2.0)
     yield link
     await link.close()
 
@@ -63,7 +64,7 @@ async def test_a_process_forgets_the_bucket_that_was_used_longest_ago(
 
 
 async def test_replicas_share_a_bucket_in_redis(redis_server: RedisServer) -> None:
-    links = [RedisLink(redis_server.url, timeout_s=2.0) for _ in range(2)]
+    links = [RedisLink(redis_server.url, CountingRedisMeter(), timeout_s=2.0) for _ in range(2)]
     replicas = [RedisBuckets(link, LocalBuckets()) for link in links]
     taken = [await replicas[number % 2].take("shared", SLOW) for number in range(4)]
     for link in links:
@@ -81,13 +82,14 @@ async def test_a_bucket_in_redis_fills_by_its_own_clock_and_goes_away(link: Redi
     assert 10 <= sum(allowed) < 30
     await asyncio.sleep(0.3)
     assert (await buckets.take("quick", quick)).is_allowed
-    left_ms = await link.run(lambda client: client.pttl("foldline:rate:quick"))
+    left_ms = await link.run("ping", lambda client: client.pttl("foldline:rate:quick"))
     assert left_ms is not None
     assert 0 < left_ms <= 2000
 
 
 async def test_without_redis_each_process_counts_for_itself(redis_server: RedisServer) -> None:
-    link = RedisLink(redis_server.url)
+    meter = CountingRedisMeter()
+    link = RedisLink(redis_server.url, meter)
     buckets = RedisBuckets(link, LocalBuckets())
     await buckets.take("b", SLOW)
     redis_server.kill()
@@ -99,7 +101,7 @@ async def test_without_redis_each_process_counts_for_itself(redis_server: RedisS
     assert allowed == [True] * 3 + [False] * 197
     # One wait of 50 ms at most; the breaker spares the rest.
     assert took_s < 0.5
-    assert link.errors == 1
+    assert meter.errors == {"rate_limit": 1}
 
 
 @pytest.mark.parametrize(("text", "limit"), [("100/s", (100, 1)), ("600/min", (600, 60))])

@@ -8,6 +8,7 @@ import pytest
 
 from app.providers.hints import RedisHints, running
 from app.providers.redis import LONGEST_PAUSE_S, SHORTEST_PAUSE_S, RedisLink
+from tests.fakes.counting_redis import CountingRedisMeter
 from tests.redis_server import RedisServer
 
 PATIENCE_S = 20.0
@@ -30,8 +31,8 @@ async def eventually(holds: Callable[[], bool]) -> None:
 
 
 async def test_a_redis_that_is_frozen_costs_one_short_wait(redis_server: RedisServer) -> None:
-    clock = Clock()
-    link = RedisLink(redis_server.url, monotonic_s=clock)
+    clock, meter = Clock(), CountingRedisMeter()
+    link = RedisLink(redis_server.url, meter, monotonic_s=clock)
     assert await link.answers()
     redis_server.freeze()
     began_s = time.monotonic()
@@ -40,7 +41,7 @@ async def test_a_redis_that_is_frozen_costs_one_short_wait(redis_server: RedisSe
 
     assert answers == [False] * 100
     assert took_s < 0.5
-    assert (link.errors, link.is_up) == (1, False)
+    assert (meter.errors, link.is_up) == ({"ping": 1}, False)
     redis_server.thaw()
     assert not await link.answers()
     clock.now_s += SHORTEST_PAUSE_S
@@ -50,8 +51,8 @@ async def test_a_redis_that_is_frozen_costs_one_short_wait(redis_server: RedisSe
 
 
 async def test_trials_become_rarer_and_only_one_tries_at_a_time(redis_server: RedisServer) -> None:
-    clock = Clock()
-    link = RedisLink(redis_server.url, monotonic_s=clock)
+    clock, meter = Clock(), CountingRedisMeter()
+    link = RedisLink(redis_server.url, meter, monotonic_s=clock)
     redis_server.kill()
     for _ in range(1000):
         clock.now_s += 0.1
@@ -59,12 +60,12 @@ async def test_trials_become_rarer_and_only_one_tries_at_a_time(redis_server: Re
     await link.close()
 
     # Of 3,000 commands in 100 s: at 0.5, 1, 2, 4, 8 and then every 10 s.
-    assert 8 <= link.errors <= 100 / LONGEST_PAUSE_S + 10
+    assert 8 <= meter.errors["ping"] <= 100 / LONGEST_PAUSE_S + 10
 
 
 async def test_a_restarted_redis_is_used_again(redis_server: RedisServer) -> None:
     clock = Clock()
-    link = RedisLink(redis_server.url, timeout_s=2.0, monotonic_s=clock)
+    link = RedisLink(redis_server.url, CountingRedisMeter(), timeout_s=2.0, monotonic_s=clock)
     redis_server.kill()
     assert not await link.answers()
     redis_server.start()
@@ -76,7 +77,7 @@ async def test_a_restarted_redis_is_used_again(redis_server: RedisServer) -> Non
 @pytest.fixture
 async def two(redis_server: RedisServer) -> AsyncIterator[tuple[RedisHints, RedisHints]]:
     """Two processes' hints."""
-    links = [RedisLink(redis_server.url, timeout_s=2.0) for _ in range(2)]
+    links = [RedisLink(redis_server.url, CountingRedisMeter(), timeout_s=2.0) for _ in range(2)]
     first, second = (RedisHints(link) for link in links)
     async with running(first), running(second):
         await eventually(lambda: first.is_connected and second.is_connected)
@@ -129,9 +130,26 @@ async def test_hints_come_again_after_redis_was_gone(
     await eventually(is_heard)
 
 
+async def test_a_redis_that_is_back_is_known_to_be_though_nobody_asks(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.providers.hints.SILENCE_S", 0.1)
+    meter = CountingRedisMeter()
+    link = RedisLink(redis_server.url, meter, timeout_s=2.0)
+    async with running(RedisHints(link)):
+        redis_server.kill()
+        assert not await link.answers()
+        redis_server.start()
+        await eventually(lambda: link.is_up)
+    await link.close()
+
+    assert meter.errors["ping"] >= 1
+    assert meter.errors["subscribe"] >= 1
+
+
 async def test_telling_never_waits(redis_server: RedisServer) -> None:
     redis_server.freeze()
-    link = RedisLink(redis_server.url)
+    link = RedisLink(redis_server.url, CountingRedisMeter())
     hints = RedisHints(link)
     began_s = time.monotonic()
     for number in range(50_000):
