@@ -25,6 +25,8 @@ MAX_COLLECTED: Final = 10_000
 SILENCE_S: Final = 5.0
 SHORTEST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
+#: A task that was told to end and goes on is told again after this.
+ASK_AGAIN_S: Final = 0.01
 
 Callback = Callable[[str | None], None]
 
@@ -147,6 +149,9 @@ async def running(hints: RedisHints) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Again and again: the library sends with `asyncio.wait_for`, which in Python 3.11 swallows
+        # a cancellation that comes together with what it waits for.
+        while left := [task for task in tasks if not task.done()]:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=ASK_AGAIN_S)

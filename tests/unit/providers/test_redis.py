@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from app.providers.hints import RedisHints, running
+from app.providers.hints import COLLECT_S, RedisHints, running
 from app.providers.redis import LONGEST_PAUSE_S, SHORTEST_PAUSE_S, RedisLink
 from tests.fakes.counting_redis import CountingRedisMeter
 from tests.redis_server import RedisServer
@@ -145,6 +145,18 @@ async def test_a_redis_that_is_back_is_known_to_be_though_nobody_asks(
 
     assert meter.errors["ping"] >= 1
     assert meter.errors["subscribe"] >= 1
+
+
+async def test_it_ends_even_while_something_is_being_published(redis_server: RedisServer) -> None:
+    """Many of these tries meet the moment in which the library swallows a cancellation."""
+    link = RedisLink(redis_server.url, CountingRedisMeter(), timeout_s=2.0)
+    async with asyncio.timeout(PATIENCE_S):
+        for number in range(120):
+            hints = RedisHints(link)
+            async with running(hints):
+                hints.tell("a")
+                await asyncio.sleep(COLLECT_S + number % 40 * 0.00005)
+    await link.close()
 
 
 async def test_telling_never_waits(redis_server: RedisServer) -> None:
