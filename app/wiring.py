@@ -54,6 +54,7 @@ from app.services.expand_events import ExpandEvents
 from app.services.expire_sessions import ExpireSessions
 from app.services.explicit_caches import ExplicitCaches
 from app.services.fold_events import FoldEvents
+from app.services.follow_head import FollowHead
 from app.services.limit_rates import LimitRates
 from app.services.manage_jobs import ManageJobs
 from app.services.manage_keys import ManageKeys
@@ -306,6 +307,9 @@ def _parts(
         schedule=schedule,
         activate_staged=ActivateStaged(cache_uses=PgCacheUses(), preparer=preparer, clock=clock),
         quotas=quotas,
+        follow=FollowHead(
+            database=database, log=log, schedule=schedule, quotas=quotas, count=tokens.count
+        ),
         clock=clock,
         meter=meter,
     )

@@ -1,6 +1,6 @@
 """The event log, and what is read from it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
@@ -12,9 +12,10 @@ from app.core.compaction.due import Counters
 from app.core.compile.explicit_cache import CacheRecord
 from app.core.events import Event, Marker
 from app.core.index import Index
-from app.core.lanes import ANYONE, Reader
+from app.core.invocations import InvocationFacts, Newest
+from app.core.lanes import ANYONE, Lane, Reader
 from app.core.ranges import Ranges
-from app.core.resolve import Facts, Needs
+from app.core.resolve import Facts, LaneFacts, Needs
 from app.ports.base import Connection, SessionKey
 
 EventStatus: TypeAlias = Literal["live", "masked", "rewound", "marker"]
@@ -157,6 +158,34 @@ class ReadBeside:
     standing: CompactionStanding | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHead:
+    """Where a log stands, as far as events that look no further back have to know.
+
+    Read, or worked out, without a lock. :meth:`EventLog.append_at` compares all of it that can
+    change under the lock, so it may be older than that without harm.
+    """
+
+    head_seq: int
+    index: Index
+    last_rewind_seq: int
+    #: Those that stand on the lines upward of ``standings``.
+    lanes: Mapping[Lane, LaneFacts]
+    lane_count: int
+    #: ``(isolation_scope, branch)`` of events that can be resolved with these lanes.
+    standings: frozenset[tuple[str | None, str]]
+    #: The invocation that began last, and what the log says of it; None: none began.
+    newest: Newest
+    begun: InvocationFacts | None
+    #: ``(seq, part_index)`` of its calls that nothing answers.
+    open_calls: frozenset[tuple[int, int]]
+    #: With the incarnation.
+    standing: CompactionStanding
+    #: Of the session and of its app, as they are stored.
+    policy_text: str | None
+    app_policy_text: str | None
+
+
 class EventLog(Protocol):
     """The append-only log of a session."""
 
@@ -167,9 +196,16 @@ class EventLog(Protocol):
         """Return what a lock would show, without locking; None if there is no such session."""
 
     async def load_facts(
-        self, connection: Connection, key: SessionKey, session: LockedSession, needs: Needs
+        self,
+        connection: Connection,
+        key: SessionKey,
+        session: LockedSession | LogHead,
+        needs: Needs,
     ) -> Facts:
-        """Load what the resolver must know. Loads no more than the needs name."""
+        """Load what the resolver must know. Loads no more than the needs name.
+
+        Without a lock what is loaded stands as long as the head does.
+        """
 
     async def refresh_facts(
         self, connection: Connection, key: SessionKey, session: LockedSession, facts: Facts
@@ -191,6 +227,45 @@ class EventLog(Protocol):
 
         ``facts`` are the facts after the batch: the index is written only if the batch holds a
         marker. The caller holds the session's lock.
+        """
+
+    async def read_head(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        standings: Collection[tuple[str | None, str]],
+    ) -> LogHead | None:
+        """Read where a log stands, in one statement and without a lock.
+
+        Returns:
+            None if there is no such session, or one of before it was counted.
+        """
+
+    async def append_at(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        rows: Sequence[NewEvent],
+        facts: Facts,
+        *,
+        head: LogHead,
+        then: LogHead,
+        ids: Sequence[str],
+    ) -> bool:
+        """Lock, compare, insert and move the head in one statement, a transaction of its own.
+
+        Args:
+            connection: on which every statement stands for itself.
+            key: the session's.
+            rows: ordinary events, resolved at ``head``.
+            facts: after the batch.
+            head: what is compared under the lock.
+            then: as the session is to stand afterwards.
+            ids: of the batch that no event of the log may have.
+
+        Returns:
+            Whether the log still stood there, and had none of the ids nor an event of the
+            invocations that begin here. If not, nothing was done.
         """
 
     async def read_live(

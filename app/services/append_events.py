@@ -1,5 +1,7 @@
 """Append a batch of events: all of it or nothing, in one transaction under the session's lock.
 
+What looks no further back than the head is one statement (`follow_head.py`); here is the rest.
+
 Repeats are recognised by event id and answered with their seq. A batch of nothing but repeats wins
 over a stale expectation of the head, so that a lost answer can always be asked for again.
 """
@@ -15,13 +17,11 @@ from app.core.errors import (
     ConcurrentAppendError,
     EventIdReusedError,
     FoldlineError,
-    InvalidInputError,
     SessionNotFoundError,
 )
-from app.core.events import Event, Fold, Rewind, Section, Undo
+from app.core.events import Rewind, Undo
 from app.core.limits import Stored
-from app.core.resolve import Facts, Resolver, needs_of
-from app.core.tokens import part_tokens
+from app.core.resolve import Facts, needs_of
 from app.ports import (
     Clock,
     Connection,
@@ -39,8 +39,10 @@ from app.ports import (
 from app.services import idempotency
 from app.services.activate_staged import ActivateStaged
 from app.services.enforce_quotas import EnforceQuotas
+from app.services.follow_head import FollowHead
 from app.services.idempotency import IdempotentRequest
 from app.services.prepare_events import NATIVE, EventPreparer, Note, PreparedEvent, SentBatch
+from app.services.resolve_batch import resolve_beside_loop
 from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
 
 
@@ -108,6 +110,7 @@ class AppendEvents:
         schedule: ScheduleCompaction,
         activate_staged: ActivateStaged,
         quotas: EnforceQuotas,
+        follow: FollowHead,
         clock: Clock,
         meter: Meter,
     ) -> None:
@@ -120,6 +123,7 @@ class AppendEvents:
         self._schedule = schedule
         self._activate_staged = activate_staged
         self._quotas = quotas
+        self._follow = follow
         self._clock = clock
         self._meter = meter
 
@@ -143,6 +147,38 @@ class AppendEvents:
         await self._quotas.refresh(append.key.tenant_id)
         append = await self._with_agent(append)
         prepared, notes = await self._preparer.prepare(append.batch, now=self._clock.now())
+        async with self._follow.turn(append.key) as waited_s:
+            result = await self._followed(append, prepared, notes, waited_s)
+            if result is None:
+                self._follow.forget(append.key)
+                result = await self._locked(append, prepared, notes)
+            return result
+
+    async def _followed(
+        self,
+        append: Append,
+        prepared: Sequence[PreparedEvent],
+        notes: Sequence[Note],
+        waited_s: float,
+    ) -> AppendResult | None:
+        """Append in one statement; None where that is not enough."""
+        if append.idempotent is not None or append.batch.allow_markers:
+            return None
+        fresh = fresh_events(prepared, {})
+        followed = await self._follow(append.key, fresh, expected_seq=append.expected_seq)
+        if followed is None:
+            return None
+        self._meter.lock_waited("append", waited_s)
+        appended = _answers(prepared, fresh, {}, followed.rows)
+        self._count(followed.rows, appended, source=_source(append))
+        return AppendResult(
+            appended=tuple(appended), head_seq=followed.head_seq, notes=tuple(notes)
+        )
+
+    async def _locked(
+        self, append: Append, prepared: Sequence[PreparedEvent], notes: Sequence[Note]
+    ) -> AppendResult:
+        """Append in a transaction that locks the session first."""
         async with self._database.transaction() as connection:
             kept = await idempotency.claim(self._keys, connection, append.idempotent)
             if kept is not None:
@@ -166,8 +202,13 @@ class AppendEvents:
 
     def count(self, step: AppendStep, *, source: str) -> None:
         """Count what a step has stored; to be called when its transaction has committed."""
-        repeated = sum(each.is_duplicate for each in step.appended)
-        kinds = Counter(row.event.kind for row in step.rows)
+        self._count(step.rows, step.appended, source=source)
+
+    def _count(
+        self, rows: Sequence[NewEvent], appended: Sequence[AppendedEvent], *, source: str
+    ) -> None:
+        repeated = sum(each.is_duplicate for each in appended)
+        kinds = Counter(row.event.kind for row in rows)
         self._meter.appended(kinds, source=source, repeated=repeated)
 
     async def lock(
@@ -227,16 +268,13 @@ class AppendEvents:
         else:
             facts = Facts(head_seq=session.head_seq, index=session.index)
         step = AppendStep(connection, session, facts)
-        seqs = self._resolve(step, fresh)
+        step.rows = await resolve_beside_loop(facts, fresh, self._tokens.count)
         # What the service appends itself, a fold or a pin, is counted by the next count, and never
         # refused: it is what makes a session smaller.
         if not append.batch.allow_markers:
             size_bytes = sum(row.size_bytes for row in step.rows)
             self._quotas.take(append.key.tenant_id, Stored(events=len(step.rows), bytes=size_bytes))
-        inserted = {id(each) for each in fresh}
-        step.appended = [
-            _answer(each, known, seqs, is_inserted=id(each) in inserted) for each in prepared
-        ]
+        step.appended = _answers(prepared, fresh, known, step.rows)
         if step.rows:
             await self._log.append(connection, append.key, step.rows, facts)
             await self._apply_state(append.key, step)
@@ -277,40 +315,6 @@ class AppendEvents:
                 raise EventIdReusedError(event_id=each.event.id, seq=seq, pointer=each.pointer)
         return found
 
-    def _resolve(self, step: AppendStep, fresh: Sequence[PreparedEvent]) -> dict[str, int]:
-        resolver = Resolver(step.facts)
-        seqs: dict[str, int] = {}
-        for each in fresh:
-            try:
-                event = resolver.add(each.event)
-            except InvalidInputError as error:
-                error.pointer = each.pointer_of(error.pointer)
-                raise
-            seqs[event.id] = event.seq
-            step.rows.append(
-                NewEvent(
-                    event=self._with_section_tokens(event),
-                    raw=each.raw,
-                    source_format=each.source_format,
-                    item_part=each.item_part,
-                    body_hash=each.body_hash,
-                    state_delta=each.state_delta,
-                )
-            )
-        return seqs
-
-    def _with_section_tokens(self, event: Event) -> Event:
-        if not isinstance(event.marker, Fold):
-            return event
-        sections = tuple(
-            replace(section, tokens=self._section_tokens(section))
-            for section in event.marker.sections
-        )
-        return replace(event, marker=replace(event.marker, sections=sections))
-
-    def _section_tokens(self, section: Section) -> int:
-        return sum(part_tokens(part, self._tokens.count) for part in section.parts)
-
     async def _apply_state(self, key: SessionKey, step: AppendStep) -> None:
         delta: dict[str, Json] = {}
         for row in step.rows:
@@ -349,6 +353,18 @@ def fresh_events(
         if first is not each and first.body_hash != each.body_hash:
             raise EventIdReusedError(event_id=each.event.id, pointer=each.pointer)
     return list(first_by_id.values())
+
+
+def _answers(
+    prepared: Sequence[PreparedEvent],
+    fresh: Sequence[PreparedEvent],
+    known: Mapping[str, tuple[int, bytes, int]],
+    rows: Sequence[NewEvent],
+) -> list[AppendedEvent]:
+    """Return what became of each event of the batch, in its order."""
+    seqs = {row.event.id: row.event.seq for row in rows}
+    inserted = {id(each) for each in fresh}
+    return [_answer(each, known, seqs, is_inserted=id(each) in inserted) for each in prepared]
 
 
 def _answer(

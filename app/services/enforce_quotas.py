@@ -87,9 +87,25 @@ class EnforceQuotas:
         Raises:
             QuotaExceededError: naming the quota.
         """
+        refused = self._refusal(tenant_id, wanted)
+        if refused is not None:
+            raise refused
+        self.count(tenant_id, wanted)
+
+    def has_room(self, tenant_id: str, wanted: Stored) -> bool:
+        """Tell whether so much more would not be refused."""
+        return self._refusal(tenant_id, wanted) is None
+
+    def count(self, tenant_id: str, stored: Stored) -> None:
+        """Count what was stored."""
+        known = self._known.get(tenant_id)
+        if known is not None and known.quotas != _UNLIMITED:
+            known.added = known.added.plus(stored)
+
+    def _refusal(self, tenant_id: str, wanted: Stored) -> QuotaExceededError | None:
         known = self._known.get(tenant_id)
         if known is None or known.quotas == _UNLIMITED:
-            return
+            return None
         used = known.counted.plus(known.added)
         for name in ("sessions", "events", "bytes"):
             limit, more, has = (
@@ -98,5 +114,5 @@ class EnforceQuotas:
                 getattr(used, name),
             )
             if limit is not None and more and has + more > limit:
-                raise QuotaExceededError(quota=name, limit=limit, used=has)
-        known.added = known.added.plus(wanted)
+                return QuotaExceededError(quota=name, limit=limit, used=has)
+        return None

@@ -106,7 +106,7 @@ class ScheduleCompaction:
         if wanted:
             facts = await self._counters.invocations(connection, key, sorted(wanted))
             newest = advance(before, events, facts, ends=lambda event: event.id in ending)
-        if newest == before and not _has_nameless_answer(events):
+        if newest == before and not has_nameless_answer(events):
             return NOT_DUE
         standing = await self._counters.advance(
             connection,
@@ -115,7 +115,7 @@ class ScheduleCompaction:
             is_complete=newest.is_complete,
             completed=newest.completed,
         )
-        if standing is None or not (newest.completed or _has_nameless_answer(events)):
+        if standing is None or not (newest.completed or has_nameless_answer(events)):
             return NOT_DUE
         return await self._schedule(connection, key, standing)
 
@@ -136,7 +136,7 @@ class ScheduleCompaction:
                 costs nothing then.
             is_overflow: a provider refused it: it is large, whatever the policy takes for large.
         """
-        if standing is not None and not self._is_worth_a_look(standing, projected_tokens):
+        if standing is not None and not self.is_worth_a_look(standing, projected_tokens):
             return NOT_DUE
         try:
             async with self._database.connection() as connection:
@@ -188,7 +188,8 @@ class ScheduleCompaction:
             return NOT_DUE
         return Scheduled(is_due=False, reason=str(result["reason"]), job_id=str(job.id))
 
-    def _is_worth_a_look(self, standing: CompactionStanding, projected_tokens: int) -> bool:
+    def is_worth_a_look(self, standing: CompactionStanding, projected_tokens: int = 0) -> bool:
+        """Tell whether a job is to be left, or why none is left to be told."""
         is_due = self._due(standing, projected_tokens) is not None
         return is_due or self._is_held_back(standing, projected_tokens)
 
@@ -221,6 +222,6 @@ class ScheduleCompaction:
             pause_s = min(pause_s * 1.5, LONGEST_POLL_S)
 
 
-def _has_nameless_answer(events: Sequence[Event]) -> bool:
+def has_nameless_answer(events: Sequence[Event]) -> bool:
     """Tell whether an answer came outside of all invocations: size is looked at then too."""
     return any(not event.invocation_id and is_final_response(event) for event in events)

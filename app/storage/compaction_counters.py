@@ -71,39 +71,36 @@ class PgCompactionCounters:
 
 # Calls are looked for along the invocation's own events. The bounds by (invocation, seq) leave the
 # planner one index, whatever it believes of the table.
-_INVOCATIONS: Final[LiteralString] = """
-    SELECT
-        wanted.invocation_id, begun.seq AS first_seq, l.isolation_scope, l.branch,
-        EXISTS (
-            SELECT
-            FROM (
-                SELECT e.seq
-                FROM events AS e
-                WHERE
-                    e.session_uid = $1
-                    AND (e.invocation_id, e.seq) >= (wanted.invocation_id, begun.seq)
-                    AND (e.invocation_id, e.seq) <= (wanted.invocation_id, 9223372036854775807)
-                ORDER BY e.invocation_id, e.seq
-                OFFSET 0
-            ) AS own
-            CROSS JOIN LATERAL (
-                SELECT c.seq, c.part_index
-                FROM calls AS c
-                WHERE c.session_uid = $1 AND c.seq = own.seq
-                OFFSET 0
-            ) AS asked
-            LEFT JOIN LATERAL (
-                SELECT true AS is_answered
-                FROM answers AS a
-                WHERE
-                    a.session_uid = $1
-                    AND a.call_seq = asked.seq
-                    AND a.call_part = asked.part_index
-                LIMIT 1
-            ) AS answer ON true
-            WHERE answer.is_answered IS NULL
-        ) AS has_open_calls
-    FROM unnest($2::text[]) AS wanted (invocation_id)
+OPEN_CALLS: Final[LiteralString] = """
+    FROM (
+        SELECT e.seq
+        FROM events AS e
+        WHERE
+            e.session_uid = $1
+            AND (e.invocation_id, e.seq) >= (wanted.invocation_id, begun.seq)
+            AND (e.invocation_id, e.seq) <= (wanted.invocation_id, 9223372036854775807)
+        ORDER BY e.invocation_id, e.seq
+        OFFSET 0
+    ) AS own
+    CROSS JOIN LATERAL (
+        SELECT c.seq, c.part_index
+        FROM calls AS c
+        WHERE c.session_uid = $1 AND c.seq = own.seq
+        OFFSET 0
+    ) AS asked
+    LEFT JOIN LATERAL (
+        SELECT true AS is_answered
+        FROM answers AS a
+        WHERE
+            a.session_uid = $1
+            AND a.call_seq = asked.seq
+            AND a.call_part = asked.part_index
+        LIMIT 1
+    ) AS answer ON true
+    WHERE answer.is_answered IS NULL
+"""
+#: The first event of each invocation of ``wanted``, and its lane, in the session $1.
+BEGUN: Final[LiteralString] = """
     CROSS JOIN LATERAL (
         SELECT e.seq, e.lane
         FROM events AS e
@@ -117,8 +114,18 @@ _INVOCATIONS: Final[LiteralString] = """
     ) AS begun
     JOIN lanes AS l ON l.session_uid = $1 AND l.lane = begun.lane
 """
+_INVOCATIONS: Final[LiteralString] = (
+    """
+    SELECT
+        wanted.invocation_id, begun.seq AS first_seq, l.isolation_scope, l.branch,
+        EXISTS (SELECT """
+    + OPEN_CALLS
+    + """) AS has_open_calls
+    FROM unnest($2::text[]) AS wanted (invocation_id)"""
+    + BEGUN
+)
 
-_COLUMNS: Final[LiteralString] = """
+COUNTED: Final[LiteralString] = """
     s.incarnation, s.policy::text AS policy,
     (
         SELECT a.policy::text
@@ -137,11 +144,11 @@ _ADVANCE: Final[LiteralString] = (
         invocations_new = s.invocations_new + $4
     WHERE s.session_uid = $1
     RETURNING """
-    + _COLUMNS
+    + COUNTED
 )
 
 _STANDING: Final[LiteralString] = (
-    "SELECT " + _COLUMNS + " FROM sessions AS s WHERE s.session_uid = $1"
+    "SELECT " + COUNTED + " FROM sessions AS s WHERE s.session_uid = $1"
 )
 
 _LIVE: Final[LiteralString] = """

@@ -40,13 +40,8 @@ class PgDatabase:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """One transaction: committed when the block is left, rolled back on an error."""
-        appended: set[UUID] = set()
-        async with transaction(self._engine) as connection:
-            _noted(connection)[_APPENDED] = appended
+        async with self._telling(transaction(self._engine)) as connection:
             yield connection
-        if self._appended is not None:
-            for uid in appended:
-                self._appended(uid.hex)
 
     def snapshot(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A transaction for reading, whose statements all see the same moment."""
@@ -54,7 +49,20 @@ class PgDatabase:
 
     def connection(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A connection on which every statement stands for itself."""
-        return single_statement(self._engine)
+        return self._telling(single_statement(self._engine))
+
+    @asynccontextmanager
+    async def _telling(
+        self, connected: AbstractAsyncContextManager[AsyncConnection]
+    ) -> AsyncIterator[AsyncConnection]:
+        """Tell what was appended once the block is left without an error."""
+        appended: set[UUID] = set()
+        async with connected as connection:
+            _noted(connection)[_APPENDED] = appended
+            yield connection
+        if self._appended is not None:
+            for uid in appended:
+                self._appended(uid.hex)
 
 
 def note_append(connection: AsyncConnection, session_uid: UUID) -> None:

@@ -66,6 +66,9 @@ def storage_errors() -> Iterator[None]:
         raise _translated(_driver_error(error), lost=error.connection_invalidated) from error
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise _translated(error, lost=False) from error
+    except asyncpg.InternalClientError as error:
+        # What the driver says of a connection that broke between two steps of a statement.
+        raise _translated(error, lost=True) from error
     except (TimeoutError, exc.TimeoutError, OSError) as error:
         raise StorageUnavailableError from error
 

@@ -8,24 +8,25 @@ to the commit, so seqs are dense, and what was loaded under the lock still stand
 # Statements that share a piece are put together from constants, as LiteralString proves.
 # ruff: noqa: S608
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, LiteralString
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, LiteralString
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.core.canonical import canonical_json, clean_text
+from app.core.canonical import clean_text
 from app.core.compile.explicit_cache import CacheRecord
 from app.core.errors import StorageError
-from app.core.events import Event, Fold, Marker
+from app.core.events import Fold, Marker
 from app.core.index import Index
-from app.core.lanes import ANYONE, Lane, Reader
+from app.core.lanes import ANYONE, Reader
 from app.core.ranges import FOREVER, Ranges, intersect, union
-from app.core.resolve import Facts, LaneFacts, Needs
+from app.core.resolve import Facts, Needs
 from app.ports import (
     EventFilter,
     LockedSession,
     LoggedEvent,
+    LogHead,
     LogRead,
     NewEvent,
     ReadBefore,
@@ -34,19 +35,9 @@ from app.ports import (
 from app.storage import live_read
 from app.storage.cache_records import newest_cache_records
 from app.storage.codec import (
-    DERIVED_VERSION,
-    NO_ARGS,
-    SCHEMA_VERSION,
     Derive,
-    pack_cache_record,
-    pack_derived,
-    pack_ids,
     pack_index,
-    pack_marker,
     pack_multirange,
-    pack_replies,
-    pack_resolved,
-    tokens_of,
     unpack_index,
     unpack_json,
     unpack_marker,
@@ -54,7 +45,9 @@ from app.storage.codec import (
 from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.database import Row, fetch, fetch_one, note_append
 from app.storage.facts import load_facts, refresh_facts
+from app.storage.insert_events import append_at, insert
 from app.storage.live_read import VISIBLE_LANES
+from app.storage.log_head import read_head
 from app.storage.markers import logged_markers
 
 COUNTERS: Final = PgCompactionCounters()
@@ -78,7 +71,11 @@ class PgEventLog:
         return _locked(await fetch_one(connection, _FIND_SESSION, key.uid))
 
     async def load_facts(
-        self, connection: AsyncConnection, key: SessionKey, session: LockedSession, needs: Needs
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        session: LockedSession | LogHead,
+        needs: Needs,
     ) -> Facts:
         return await load_facts(connection, key, session, needs)
 
@@ -101,11 +98,36 @@ class PgEventLog:
     ) -> None:
         if not rows:
             return
-        await _insert(connection, key, rows, facts)
+        if not await insert(connection, key, rows, facts):
+            raise StorageError("the session's head is not where its lock's holder left it")
         note_append(connection, key.uid)
         if any(row.event.marker is not None for row in rows):
             await _move_index(connection, key, facts)
             await COUNTERS.recount(connection, key, _shown_tokens(rows, facts))
+
+    async def read_head(
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        standings: Collection[tuple[str | None, str]],
+    ) -> LogHead | None:
+        return await read_head(connection, key, standings)
+
+    async def append_at(
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        rows: Sequence[NewEvent],
+        facts: Facts,
+        *,
+        head: LogHead,
+        then: LogHead,
+        ids: Sequence[str],
+    ) -> bool:
+        is_done = await append_at(connection, key, rows, facts, head=head, then=then, ids=ids)
+        if is_done:
+            note_append(connection, key.uid)
+        return is_done
 
     async def read_live(
         self,
@@ -266,207 +288,6 @@ async def _find(
 ) -> Mapping[str, tuple[int, bytes, int]]:
     rows = await fetch(connection, _FIND_EVENTS, key.uid, sorted(set(map(clean_text, ids))))
     return {row["id"]: (row["seq"], row["body_hash"], row["tokens"]) for row in rows}
-
-
-# Everything of a batch in one statement, one round trip: the parts of WITH that write all run, and
-# see nothing of each other.
-_INSERT: Final[LiteralString] = """
-    WITH new_events AS (
-        INSERT INTO events (
-            session_uid, seq, id, kind, lane, author, invocation_id, event_at, tokens, raw,
-            source_format, item_part, body_hash, derived, derived_version, resolved, owner_seqs,
-            requested_ids, marker, section_lanes, state_delta, cache_record, schema_version
-        )
-        SELECT
-            $1, e.seq, e.id, e.kind, e.lane, e.author, e.invocation_id, e.event_at, e.tokens,
-            e.raw, e.source_format, e.item_part, e.body_hash, e.derived, $2, e.resolved,
-            e.owner_seqs::bigint[], e.requested_ids::json, e.marker, e.section_lanes::integer[],
-            e.state_delta::json, e.cache_record, $3
-        FROM unnest(
-            $4::bigint[], $5::text[], $6::text[], $7::integer[], $8::text[], $9::text[],
-            $10::double precision[], $11::integer[], $12::text[], $13::text[], $14::integer[],
-            $15::bytea[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
-            $21::text[], $22::text[], $48::text[]
-        ) AS e (
-            seq, id, kind, lane, author, invocation_id, event_at, tokens, raw, source_format,
-            item_part, body_hash, derived, resolved, owner_seqs, requested_ids, marker,
-            section_lanes, state_delta, cache_record
-        )
-    ),
-    new_calls AS (
-        INSERT INTO calls (
-            session_uid, seq, part_index, call_id, name, lane, author, response_seq, has_args
-        )
-        SELECT
-            $1, c.seq, c.part_index, c.call_id, c.name, c.lane, c.author, c.response_seq, c.has_args
-        FROM unnest(
-            $23::bigint[], $24::integer[], $25::text[], $26::text[], $27::integer[], $28::text[],
-            $29::bigint[], $30::boolean[]
-        ) AS c (seq, part_index, call_id, name, lane, author, response_seq, has_args)
-    ),
-    new_answers AS (
-        INSERT INTO answers (session_uid, call_seq, call_part, answer_seq)
-        SELECT $1, a.call_seq, a.call_part, a.answer_seq
-        FROM unnest($31::bigint[], $32::integer[], $33::bigint[])
-            AS a (call_seq, call_part, answer_seq)
-    ),
-    new_lanes AS (
-        INSERT INTO lanes (
-            session_uid, lane, isolation_scope, branch, tool_names, node_path, first_seq, last_seq,
-            replies
-        )
-        SELECT
-            $1, l.lane, l.isolation_scope, l.branch,
-            ARRAY(SELECT json_array_elements_text(l.tool_names::json)), l.node_path, l.first_seq,
-            l.last_seq, l.replies::json
-        FROM unnest(
-            $34::integer[], $35::text[], $36::text[], $37::text[], $38::text[], $39::bigint[],
-            $40::bigint[], $41::text[]
-        ) AS l (
-            lane, isolation_scope, branch, tool_names, node_path, first_seq, last_seq, replies
-        )
-        ON CONFLICT (session_uid, lane)
-            DO UPDATE SET last_seq = excluded.last_seq, replies = excluded.replies
-    ),
-    later_expiry AS (
-        UPDATE session_details
-        SET expires_at = statement_timestamp() + ttl_s * interval '1 second'
-        WHERE session_uid = $1 AND ttl_s IS NOT NULL
-    )
-    UPDATE sessions
-    SET
-        head_seq = $43,
-        tokens_raw = tokens_raw + $44,
-        compactions = compactions + $45,
-        live_events = live_events + $46,
-        tokens_live = tokens_live + $47,
-        bytes_raw = $49 + CASE
-            WHEN bytes_at_seq = $42 THEN bytes_raw
-            ELSE (
-                SELECT coalesce(sum(octet_length(e.raw)), 0)::bigint
-                FROM events AS e
-                WHERE e.session_uid = $1 AND e.seq <= $42
-            )
-        END,
-        bytes_at_seq = $43,
-        updated_at = statement_timestamp()
-    WHERE session_uid = $1 AND head_seq = $42
-    RETURNING head_seq
-"""
-
-
-async def _insert(
-    connection: AsyncConnection, key: SessionKey, rows: Sequence[NewEvent], facts: Facts
-) -> None:
-    events = [row.event for row in rows]
-    lanes = _touched_lanes(events, facts)
-    moved = await fetch_one(
-        connection,
-        _INSERT,
-        key.uid,
-        DERIVED_VERSION,
-        SCHEMA_VERSION,
-        *_columns([_event_row(row, facts) for row in rows], 19),
-        *_columns([row for event in events for row in _call_rows(event, facts)], 8),
-        *_columns([row for event in events for row in _answer_rows(event)], 3),
-        *_columns([_lane_row(lane, facts.lanes[lane], events) for lane in lanes], 8),
-        events[0].seq - 1,
-        events[-1].seq,
-        sum(map(tokens_of, events)),
-        sum(isinstance(event.marker, Fold) for event in events),
-        sum(event.marker is None for event in events),
-        sum(tokens_of(event) for event in events if event.marker is None),
-        [pack_cache_record(event) for event in events],
-        sum(row.size_bytes for row in rows),
-    )
-    if moved is None:
-        raise StorageError("the session's head is not where its lock's holder left it")
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> Iterable[Sequence[Any]]:
-    return zip(*rows, strict=True) if rows else ([],) * width
-
-
-def _event_row(row: NewEvent, facts: Facts) -> tuple[Any, ...]:
-    event = row.event
-    return (
-        event.seq,
-        event.id,
-        event.kind,
-        facts.lanes[event.lane].number,
-        event.author,
-        event.invocation_id,
-        event.timestamp,
-        tokens_of(event),
-        row.raw,
-        row.source_format,
-        row.item_part,
-        row.body_hash,
-        pack_derived(event),
-        pack_resolved(event),
-        _array([None if owner is None else owner.seq for owner in event.owners]),
-        pack_ids(event.requested_ids),
-        None if event.marker is None else pack_marker(event.marker),
-        _array([facts.lanes[lane].number for lane in _section_lanes(event.marker)]),
-        canonical_json(dict(row.state_delta)) if row.state_delta else None,
-    )
-
-
-def _array(numbers: Sequence[int | None]) -> str | None:
-    """Return the text of a Postgres array, None for an empty one."""
-    if not numbers:
-        return None
-    return "{" + ",".join("NULL" if n is None else str(n) for n in numbers) + "}"
-
-
-def _section_lanes(marker: Marker | None) -> Sequence[Lane]:
-    return [section.lane for section in marker.sections] if isinstance(marker, Fold) else []
-
-
-def _call_rows(event: Event, facts: Facts) -> Iterable[tuple[Any, ...]]:
-    # The resolver knows the calls of the batch, which no other event of it can have changed.
-    if event.marker is not None or not event.calls:
-        return
-    for call in facts.calls_by_seq[event.seq]:
-        part = event.parts[call.part_index]
-        yield (
-            call.seq,
-            call.part_index,
-            call.id or "",
-            call.name,
-            facts.lanes[call.lane].number,
-            call.author,
-            call.response_seq,
-            getattr(part, "args", NO_ARGS) != NO_ARGS,
-        )
-
-
-def _answer_rows(event: Event) -> Iterable[tuple[Any, ...]]:
-    """Return the calls that the event answers, each once."""
-    answered = {(owner.seq, owner.part_index) for owner in event.owners if owner is not None}
-    return [(seq, part_index, event.seq) for seq, part_index in sorted(answered)]
-
-
-def _touched_lanes(events: Sequence[Event], facts: Facts) -> Sequence[Lane]:
-    lanes = {event.lane for event in events}
-    for event in events:
-        lanes.update(_section_lanes(event.marker))
-    return sorted(lanes, key=lambda lane: facts.lanes[lane].number)
-
-
-def _lane_row(lane: Lane, lane_facts: LaneFacts, events: Sequence[Event]) -> tuple[Any, ...]:
-    first = next(e for e in events if e.lane == lane or lane in _section_lanes(e.marker))
-    return (
-        lane_facts.number,
-        lane.isolation_scope,
-        lane.branch,
-        canonical_json(list(lane.tool_names)),
-        lane.node_path,
-        # Only used when the lane is new.
-        first.seq,
-        lane_facts.last_seq,
-        pack_replies(lane_facts.replies),
-    )
 
 
 _MOVE_INDEX: Final[LiteralString] = """

@@ -17,16 +17,22 @@ from app.core.branch import line_up
 from app.core.lanes import Lane
 from app.core.ranges import FOREVER
 from app.core.resolve import CallFacts, Facts, Header, LaneFacts, Needs
-from app.ports import LockedSession, SessionKey
+from app.ports import LockedSession, LogHead, SessionKey
 from app.storage.codec import unpack_ids, unpack_replies
 from app.storage.database import Row, fetch
 from app.storage.markers import logged_markers
 
 
 async def load_facts(
-    connection: AsyncConnection, key: SessionKey, session: LockedSession, needs: Needs
+    connection: AsyncConnection,
+    key: SessionKey,
+    session: LockedSession | LogHead,
+    needs: Needs,
 ) -> Facts:
-    """Return the facts of the needs; the lock that gave ``session`` is still held."""
+    """Return the facts of the needs.
+
+    The lock that gave ``session`` is still held, or who uses the facts compares the head.
+    """
     facts = Facts(
         head_seq=session.head_seq, index=session.index, last_rewind_seq=session.last_rewind_seq
     )
@@ -106,14 +112,15 @@ async def _refresh_lanes(
     """Load the lanes that events came to, and the new ones; return all lanes by their number."""
     rows = await fetch(connection, _LANES_BY_NUMBER, key.uid, sorted(touched), facts.lane_count)
     for row in rows:
-        facts.lanes[_lane(row)] = LaneFacts(
+        facts.lanes[lane_of(row)] = LaneFacts(
             row["lane"], row["last_seq"], unpack_replies(row["replies"])
         )
         facts.lane_count = max(facts.lane_count, row["lane"])
     return {known.number: lane for lane, known in facts.lanes.items()}
 
 
-def _lane(row: Row) -> Lane:
+def lane_of(row: Row) -> Lane:
+    """Return the lane of a row of ``lanes``."""
     return Lane(row["isolation_scope"], row["branch"], tuple(row["tool_names"]), row["node_path"])
 
 
@@ -171,7 +178,7 @@ async def _load_lanes(
         facts.lane_count = row["lane_count"]
         if row["lane"] is None:
             break
-        lane = lanes[row["lane"]] = _lane(row)
+        lane = lanes[row["lane"]] = lane_of(row)
         facts.lanes[lane] = LaneFacts(row["lane"], row["last_seq"], unpack_replies(row["replies"]))
     return lanes
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.storage.errors import storage_errors
@@ -63,12 +64,12 @@ async def single_statement(engine: AsyncEngine) -> AsyncIterator[AsyncConnection
 
 @asynccontextmanager
 async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Take a connection; one that did not answer in time is dropped, not given back."""
+    """Take a connection; one that did not answer in time, or broke, is dropped, not given back."""
     async with AsyncExitStack() as stack:
         connection = await _taken(stack, engine)
         try:
             yield connection
-        except (TimeoutError, asyncio.CancelledError):
+        except (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError):
             await connection.invalidate()
             raise
 

@@ -159,8 +159,8 @@ async def test_statements_and_connections_are_counted(api: Api) -> None:
     before = await scraped(api)
     await api.append(path, user("hi"))
     after = await scraped(api)
-    locked = 'foldline_db_query_duration_seconds_count{query="event_log.lock_session"}'
-    assert risen(before, after, locked) == 1
+    inserted = 'foldline_db_query_duration_seconds_count{query="insert_events.insert"}'
+    assert risen(before, after, inserted) == 1
     assert risen(before, after, 'foldline_db_pool_wait_seconds_count{pool="rw"}') >= 1
     assert after['foldline_db_pool_connections{pool="rw",state="max"}'] == 5
     assert after['foldline_db_pool_connections{pool="rw",state="idle"}'] >= 1

@@ -366,7 +366,7 @@ async def test_an_older_row_is_derived_again_from_its_raw_text(
 ) -> None:
     key = await new_session(database)
     with monkeypatch.context() as patch:
-        patch.setattr("app.storage.event_log.DERIVED_VERSION", 0)
+        patch.setattr("app.storage.insert_events.DERIVED_VERSION", 0)
         resolved = await append(database, key, call("search", id="c1"), response("c1"))
     seen: list[str] = []
 
