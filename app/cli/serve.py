@@ -98,21 +98,26 @@ def run(arguments: argparse.Namespace) -> int:
         if settings.migrates_on_start:
             asyncio.run(migrate(url))
         application = create_app(settings.model_copy(update={"database_url": SecretStr(url)}))
-        _settle_garbage_collector()
+        settle_process()
         with answering_scrapes(application.state.metrics, metrics_listener):
             return serve(application, listener, grace_s=settings.shutdown_grace_s)
 
 
-def _settle_garbage_collector() -> None:
-    """Keep the collector from walking what lives as long as the process.
+def settle_process() -> None:
+    """Keep the collector from walking what lives as long as the process, and threads from making
+    the event loop wait.
 
     A compile makes thousands of small values and no cycles, so the default threshold has the
     collector run several times a request for nothing: one eighth of the time of compiling 200
     events.
+
+    A thread that computes gives the interpreter up when it is asked to, which others do after five
+    milliseconds of waiting by default. The loop would wait so long each time that it wakes.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
+    sys.setswitchinterval(0.001)
 
 
 def serve(application: FastAPI, listener: socket.socket, *, grace_s: float) -> int:

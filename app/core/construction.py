@@ -1,8 +1,9 @@
-"""Making many frozen values fast.
+"""Making many frozen values fast, and changing them.
 
 The ``__init__`` of a frozen dataclass looks every field up by name, through ``object.__setattr__``.
 The descriptors of the slots do the same in less than half the time, when they are called one by one
-without a loop. That makes a third of the time in which a session's events are decoded.
+without a loop. That makes a third of the time in which a session's events are decoded, and more of
+that in which they are appended: ``dataclasses.replace`` of an event takes 10 microseconds.
 """
 
 from collections.abc import Callable
@@ -33,3 +34,22 @@ def constructor(kind: type[T], *names: str) -> Callable[..., T]:
     exec("\n".join(lines), scope)  # noqa: S102
     construct: Callable[..., T] = scope["construct"]
     return construct
+
+
+def changer(kind: type[T], *names: str) -> Callable[..., T]:
+    """Return a function that makes a changed copy of a value of a slotted dataclass.
+
+    Its arguments are the value and, by position, what the named fields are to be. As
+    ``dataclasses.replace``, but nothing is checked.
+    """
+    scope: dict[str, Any] = {"kind": kind, "new": object.__new__}
+    lines = [f"def change(value, {', '.join(names)}):", "    made = new(kind)"]
+    for field in fields(kind):  # type: ignore[arg-type]
+        name = field.name
+        scope[f"set_{name}"] = getattr(kind, name).__set__
+        value = name if name in names else f"value.{name}"
+        lines.append(f"    set_{name}(made, {value})")
+    lines.append("    return made")
+    exec("\n".join(lines), scope)  # noqa: S102  as above
+    change: Callable[..., T] = scope["change"]
+    return change

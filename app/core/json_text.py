@@ -21,6 +21,8 @@ from app.core.errors import MalformedBodyError
 
 #: Deeper than any tool result that was seen, and far from Python's own limit.
 MAX_NESTING: Final = 200
+#: A longer text is read in steps.
+MAX_CHARACTERS_AT_ONCE: Final = 131_072
 
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
 
@@ -97,7 +99,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
-        self.watch = _Watch()
+        self.watch = _Watch(in_steps=len(text) > MAX_CHARACTERS_AT_ONCE)
 
     def blank(self, position: int) -> int:
         match = _BLANKS.match(self.text, position)
@@ -206,13 +208,25 @@ def _integer_or_text(digits: str) -> int | str:
         return digits
 
 
+def _integer(digits: str) -> int:
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    return float(digits)
+
+
 class _Watch:
     """Decoders that notice what the value forgets."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_steps: bool) -> None:
+        """Take whether other threads are to run meanwhile: between two calls of ours they may, and
+        then every number is one."""
         self.repeated: list[str] = []
         self.has_huge = False
-        self.decoder = _decoder(self._pairs)
+        self.decoder = (
+            _decoder(self._pairs, _integer, _float) if in_steps else _decoder(self._pairs)
+        )
         self.huge_decoder = _decoder(self._pairs, self._integer)
 
     def _pairs(self, pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -234,9 +248,13 @@ class _Watch:
 def _decoder(
     pairs: Callable[[list[tuple[str, Json]]], dict[str, Json]] | None = None,
     parse_int: Callable[[str], int | str] | None = None,
+    parse_float: Callable[[str], float] | None = None,
 ) -> json.JSONDecoder:
     return json.JSONDecoder(
-        object_pairs_hook=pairs, parse_int=parse_int, parse_constant=_refuse_constant
+        object_pairs_hook=pairs,
+        parse_int=parse_int,
+        parse_float=parse_float,
+        parse_constant=_refuse_constant,
     )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from app.core.branch import line_up, tagged_segments
+from app.core.construction import changer
 from app.core.contents import FunctionCall, FunctionResponse
 from app.core.errors import (
     CompactionRangeError,
@@ -227,6 +228,12 @@ def needs_of(events: Iterable[Event]) -> Needs:
     )
 
 
+# Nothing of an event is decided before it is appended: `place` and `owners` are empty until then.
+_standing: Final = changer(Event, "seq", "lane")
+_placed: Final = changer(Event, "place")
+_owned: Final = changer(Event, "owners")
+
+
 class Resolver:
     """Adds events to the facts, one by one."""
 
@@ -248,7 +255,7 @@ class Resolver:
             raise InvalidEventError(detail, pointer="/compiled_seq")
         lane = self._lane(event.lane)
         if event.request is None:
-            resolved = self._ordinary(replace(event, seq=seq, lane=lane))
+            resolved = self._ordinary(event, seq, lane)
         else:
             resolved = self._marker(replace(event, seq=seq, lane=lane))
         facts.head_seq = seq
@@ -275,8 +282,11 @@ class Resolver:
             self.facts.lanes[lane] = LaneFacts(number=self.facts.lane_count)
         return lane
 
-    def _ordinary(self, event: Event) -> Event:
-        event = replace(event, place=self._place(event) if event.is_model else None)
+    def _ordinary(self, sent: Event, seq: int, lane: Lane) -> Event:
+        event = _standing(sent, seq, lane)
+        place = self._place(event) if event.is_model else None
+        if place is not None:
+            event = _placed(event, place)
         owners: list[Owner | None] = []
         # In part order: some logs hold a call and its result in one event.
         for part_index, part in enumerate(event.parts):
@@ -284,13 +294,13 @@ class Resolver:
                 self._remember_call(part, part_index, event)
             elif isinstance(part, FunctionResponse):
                 owners.append(self._owner(part, event))
-        lane = self.facts.lanes[event.lane]
-        lane.last_seq = event.seq
-        if event.place is not None:
-            lane.replies[event.author] = ReplyFacts(
-                event.seq, event.place, event.invocation_id, event.response_id, event.compiled_seq
+        known = self.facts.lanes[lane]
+        known.last_seq = seq
+        if place is not None:
+            known.replies[event.author] = ReplyFacts(
+                seq, place, event.invocation_id, event.response_id, event.compiled_seq
             )
-        return replace(event, owners=tuple(owners))
+        return _owned(event, tuple(owners)) if owners else event
 
     def _remember_call(self, part: FunctionCall, part_index: int, event: Event) -> None:
         call = CallFacts(

@@ -212,7 +212,7 @@ def _event(fields: Fields, actions: Fields) -> Event:
         error_code=fields.text("error_code"),
         compiled_seq=fields.seq("compiled_seq", least=0),
         compiled_fingerprint=fields.identifier("compiled_fingerprint", max_bytes=MAX_ID_BYTES),
-        prompt_tokens=read_usage(fields.mapping("usage_metadata")).input_tokens,
+        prompt_tokens=_prompt_tokens(fields),
         cache_metadata=_cache_metadata(fields),
         response_id=fields.identifier("response_id", max_bytes=MAX_ID_BYTES) or None,
         request=request,
@@ -267,6 +267,11 @@ def _long_running(part: Part, long_running_ids: frozenset[str]) -> Part:
     return part
 
 
+def _prompt_tokens(fields: Fields) -> int | None:
+    usage = fields.mapping("usage_metadata")
+    return read_usage(usage).input_tokens if usage else None
+
+
 def _transcription(fields: Fields, key: str) -> str | None:
     if key not in fields:
         return None
@@ -315,6 +320,8 @@ def _requested_ids(actions: Fields) -> frozenset[str]:
 
 def _state_delta(actions: Fields) -> dict[str, Json]:
     delta = actions.mapping("state_delta")
+    if not delta:
+        return {}
     text = actions.canonical("state_delta", delta)
     return delta if is_clean(delta) else cast("dict[str, Json]", json.loads(text))
 

@@ -4,11 +4,10 @@ Every key is accepted in both spellings (``function_call``, ``functionCall``). W
 with a JSON pointer to the field as the caller spelled it.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from app.core.canonical import Json, canonical_json, clean_text, is_clean
+from app.core.canonical import Json, canonical_json_in_steps, clean_text, is_clean
 from app.core.errors import InvalidEventError
 
 #: What could not be taken as it came: ``(pointer, text)``.
@@ -20,7 +19,7 @@ MAX_DEPTH: Final = 100
 MAX_SEQ: Final = 2**62
 
 # What cleaning leaves behind; a hit is only a reason to look closer.
-_CLEANED = re.compile('\ufffd|"(?:-?inf|nan)"')
+_CLEANED: Final = ("\ufffd", '"inf"', '"-inf"', '"nan"')
 
 
 class Fields:
@@ -125,8 +124,8 @@ class Fields:
 
     def canonical(self, key: str, value: Json) -> str:
         """Return the canonical text of a value of this field, noting what it could not say."""
-        text = canonical_json(value)
-        if _CLEANED.search(text) and not is_clean(value):
+        text = canonical_json_in_steps(value)
+        if any(trace in text for trace in _CLEANED) and not is_clean(value):
             self.note(key, "values that cannot be emitted are replaced")
         return text
 

@@ -10,16 +10,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from app.core.canonical import Json, canonical_json
+from app.core.canonical import Json, canonical_json, canonical_json_in_steps
+from app.core.construction import changer
 from app.core.errors import InvalidEventError, TooLargeError
 from app.core.events import Event
 from app.core.json_text import RawItem, parse_json, parse_object, repeated_keys_note
 from app.core.session_state import TEMP_PREFIX, without_temp
-from app.core.tokens import part_tokens, text_size
+from app.core.tokens import part_tokens
 from app.formats.adk import ParsedEvent, parse_event
 from app.formats.fields import pointer_to
 from app.formats.sources import Source
@@ -31,7 +32,7 @@ ADK: Final = "adk"
 #: A format's way from one of its items to native events.
 ConvertItem: TypeAlias = Callable[..., list[dict[str, Json]]]
 
-#: Below this the counting takes less than a millisecond; above, it runs beside the event loop.
+#: Below this parsing, hashing and counting take some 4 ms; above, they run beside the event loop.
 MAX_CHARACTERS_ON_LOOP: Final = 16_384
 
 #: What the server adds to an event when it answers it; never part of the body.
@@ -141,6 +142,12 @@ class EventPreparer:
             InvalidEventError: with a pointer into the request.
             TooLargeError: an event or the batch is over its limit.
         """
+        characters = sum(len(item.raw) for item in batch.items)
+        if characters <= MAX_CHARACTERS_ON_LOOP:
+            return self._prepare(batch, now)
+        return await asyncio.to_thread(self._prepare, batch, now)
+
+    def _prepare(self, batch: SentBatch, now: datetime) -> tuple[list[PreparedEvent], list[Note]]:
         notes: list[Note] = []
         bodies = list(self._bodies(batch, notes))
         if len(bodies) > self._limits.max_batch_events:
@@ -150,7 +157,7 @@ class EventPreparer:
                 pointer=batch.pointer,
             )
         prepared = [self._event(batch, body, now, notes) for body in bodies]
-        return await self._with_tokens(prepared), notes
+        return self._counted(prepared), notes
 
     def source_event(
         self, *, raw: Json, source_format: str, item_part: int, author: str
@@ -246,11 +253,7 @@ class EventPreparer:
         notes.extend(Note(body.pointer_of(at), detail) for at, detail in parsed.notes)
         notes.extend(_temp_notes(parsed, body))
         return PreparedEvent(
-            event=replace(
-                parsed.event,
-                id=parsed.event.id or str(uuid7(now)),
-                timestamp=parsed.event.timestamp if parsed.has_timestamp else now.timestamp(),
-            ),
+            event=_identified(parsed, now),
             raw=body.raw,
             source_format=body.source_format,
             item=body.item,
@@ -264,24 +267,33 @@ class EventPreparer:
             completes_invocation=parsed.completes_invocation,
         )
 
-    async def _with_tokens(self, prepared: Sequence[PreparedEvent]) -> list[PreparedEvent]:
-        characters = sum(text_size(each.event.parts) for each in prepared)
-        if characters <= MAX_CHARACTERS_ON_LOOP:
-            return self._counted(prepared)
-        return await asyncio.to_thread(self._counted, prepared)
-
     def _counted(self, prepared: Sequence[PreparedEvent]) -> list[PreparedEvent]:
         count = self._tokens.count
         return [
-            replace(
+            _with_event(
                 each,
-                event=replace(
-                    each.event,
-                    part_tokens=tuple(part_tokens(part, count) for part in each.event.parts),
+                _with_part_tokens(
+                    each.event, tuple([part_tokens(part, count) for part in each.event.parts])
                 ),
             )
             for each in prepared
         ]
+
+
+_with_event: Final = changer(PreparedEvent, "event")
+_with_part_tokens: Final = changer(Event, "part_tokens")
+
+
+def _identified(parsed: ParsedEvent, now: datetime) -> Event:
+    """Return the event with an id and a time."""
+    event = parsed.event
+    if event.id and parsed.has_timestamp:
+        return event
+    return replace(
+        event,
+        id=event.id or str(uuid7(now)),
+        timestamp=event.timestamp if parsed.has_timestamp else now.timestamp(),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +325,7 @@ def body_hash(body: Json) -> bytes:
     members = _one_case(body)
     if isinstance(members, dict):
         members = {key: value for key, value in members.items() if key not in SERVER_KEYS}
-    return hashlib.sha256(canonical_json(members).encode()).digest()
+    return hashlib.sha256(canonical_json_in_steps(members).encode()).digest()
 
 
 def _one_case(value: Json) -> Json:
@@ -323,10 +335,16 @@ def _one_case(value: Json) -> Json:
         return value
     members: dict[str, Json] = {}
     for spelling, item in sorted(value.items()):
-        key = _CAPITAL.sub(lambda match: "_" + match[1].lower(), spelling)
+        key = _snake_case(spelling)
         if item is not None:
             members[key] = item if key in OPAQUE_KEYS else _one_case(item)
     return members
+
+
+# The keys of events are few, and the caller's own are not asked for here.
+@lru_cache(maxsize=1024)
+def _snake_case(spelling: str) -> str:
+    return _CAPITAL.sub(lambda match: "_" + match[1].lower(), spelling)
 
 
 def uuid7(now: datetime) -> UUID:

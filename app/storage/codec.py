@@ -58,7 +58,7 @@ from app.core.resolve import ReplyFacts
 from app.storage.database import Row
 
 #: Raise it with every change in how an event is derived from its raw text.
-DERIVED_VERSION: Final = 2
+DERIVED_VERSION: Final = 3
 #: Of ``resolved`` and ``marker``.
 SCHEMA_VERSION: Final = 1
 
