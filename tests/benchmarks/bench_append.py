@@ -1,0 +1,311 @@
+"""Append at the HTTP boundary, beside a floor in the same process that does only the INSERT.
+
+    make bench-append                                        the table
+    make bench-append BENCH_ARGS="--json append.json"        and everything as JSON
+
+A batch of 1, 100 or 500 events of the workload, to many sessions in turn or to a single one; in the
+single session also by eight clients at once, who wait for each other. Every append has its floor
+right after it, so that both see the same machine: the same rows into the same table under the same
+lock (see append_floor.py). The events are an agent's: a quarter of them are results, whose calls
+have to be found, when they come alone.
+
+Then events of a megabyte each, by what they hold, and the longest time that the service's event
+loop stood still while they were appended: as long as every other request waited.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+import httpx
+
+from app.storage.embedded import EmbeddedPostgres
+from app.storage.migrate import migrate
+from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
+from tests.benchmarks.workload import event
+
+#: Batch and how often it is appended.
+BATCHES: Final = ((1, 240), (100, 24), (500, 8))
+MANY: Final = 20
+CLIENTS: Final = 8
+WARM_UP: Final = 3
+POLICY: Final = {"compaction": {"strategy": "none"}}
+#: What is held to, by the median of a row: floors of an append, and how long the loop stands still.
+MOST: Final = 1.5
+LONGEST_STALL_MS: Final = 10.0
+#: Characters of a large event, and how often each kind is appended.
+LARGE: Final = 1_000_000
+LARGE_TIMES: Final = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """How long the event loop stood still."""
+
+    of: str
+    append_p50_ms: float
+    #: The longest of each append; of these the median and the longest.
+    stall_p50_ms: float
+    stall_max_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One way to append."""
+
+    batch: int
+    sessions: int
+    clients: int
+    p50_ms: float
+    p99_ms: float
+    floor_p50_ms: float
+    floor_p99_ms: float
+    events_per_s: float
+
+    @property
+    def ratio(self) -> float:
+        """How many floors an append takes."""
+        return self.p50_ms / self.floor_p50_ms
+
+
+def main() -> int:
+    """Measure, print, and tell by the exit code whether the promise holds."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", type=Path, help="write everything there")
+    arguments = parser.parse_args()
+    about = machine()
+    print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
+    with tempfile.TemporaryDirectory(prefix="foldline-") as folder:
+        server = EmbeddedPostgres(Path(folder) / "postgres")
+        server.start()
+        try:
+            asyncio.run(migrate(server.superuser_url))
+            with _serving(server.superuser_url) as url:
+                rows = asyncio.run(_measure_all(url, server.superuser_url))
+                stalls = asyncio.run(_measure_stalls(url))
+        finally:
+            server.stop()
+    print(_table(rows))
+    print(_stall_table(stalls))
+    if arguments.json is not None:
+        report = {
+            "machine": about,
+            "rows": [asdict(row) | {"ratio": row.ratio} for row in rows],
+            "stalls": [asdict(stall) for stall in stalls],
+        }
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    worst = max(row.ratio for row in rows)
+    is_fast = worst <= MOST
+    print(f"within {MOST}x of the floor: {'yes' if is_fast else 'NO'} (at most {worst:.2f}x)")
+    longest_ms = max(stall.stall_p50_ms for stall in stalls)
+    is_free = longest_ms <= LONGEST_STALL_MS
+    print(
+        f"the loop is free again within {LONGEST_STALL_MS} ms: {'yes' if is_free else 'NO'}"
+        f" ({longest_ms:.1f} ms)"
+    )
+    return 0 if is_fast and is_free else 1
+
+
+@contextmanager
+def _serving(url: str) -> Iterator[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.benchmarks.append_floor", url],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+async def _measure_all(url: str, database_url: str) -> list[Row]:
+    rows = []
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        for batch, times in BATCHES:
+            for sessions, clients in ((MANY, 1), (1, 1), (1, CLIENTS)):
+                rows.append(await _measure(client, batch, times, sessions, clients))
+                print(f"measured {batch} in {sessions} by {clients}", file=sys.stderr, flush=True)
+            await _vacuum(database_url)
+    return rows
+
+
+async def _vacuum(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute("VACUUM ANALYZE")
+        await connection.execute("CHECKPOINT")
+    finally:
+        await connection.close()
+
+
+class _Log:
+    """A session that is appended to, and one for the floor."""
+
+    def __init__(self, client: httpx.AsyncClient, name: str, batch: int) -> None:
+        self._client = client
+        self._name = name
+        self._batch = batch
+        self._next = 0
+
+    async def make(self) -> None:
+        body = {"app_name": "bench", "user_id": "user", "policy": POLICY}
+        for name in (self._name, f"{self._name}-floor"):
+            _checked(await self._client.put(f"/v1/sessions/{name}", json=body))
+
+    async def append(self, ours: Stopwatch, floor: Stopwatch) -> None:
+        """Append a batch, and have the floor do the same."""
+        first, self._next = self._next, self._next + self._batch
+        body = json.dumps({"events": [event(first + n) for n in range(self._batch)]}).encode()
+        headers = {"Content-Type": "application/json"}
+        with ours:
+            answer = await self._client.post(
+                f"/v1/sessions/{self._name}/events", content=body, headers=headers
+            )
+        _checked(answer)
+        with floor:
+            answer = await self._client.post(
+                f"/floor/{self._batch}/{self._name}-floor", content=body, headers=headers
+            )
+        _checked(answer)
+
+
+async def _measure(
+    client: httpx.AsyncClient, batch: int, times: int, sessions: int, clients: int
+) -> Row:
+    logs = [_Log(client, f"b{batch}-s{sessions}-c{clients}-{n}", batch) for n in range(sessions)]
+    for log in logs:
+        await log.make()
+        for _ in range(WARM_UP):
+            await log.append(Stopwatch(), Stopwatch())
+    ours = [Stopwatch() for _ in range(clients)]
+    floors = [Stopwatch() for _ in range(clients)]
+
+    async def work(number: int) -> None:
+        for turn in range(times // clients):
+            await logs[turn % sessions].append(ours[number], floors[number])
+
+    # In the order of the writers, ours and the floor's turns are mixed: both wait for the lock.
+    await asyncio.gather(*map(work, range(clients)))
+    samples = [sample for watch in ours for sample in watch.samples_ms]
+    floor = [sample for watch in floors for sample in watch.samples_ms]
+    return Row(
+        batch=batch,
+        sessions=sessions,
+        clients=clients,
+        p50_ms=percentile(samples, 0.5),
+        p99_ms=percentile(samples, 0.99),
+        floor_p50_ms=percentile(floor, 0.5),
+        floor_p99_ms=percentile(floor, 0.99),
+        events_per_s=batch * len(samples) * clients / (sum(samples) / 1000),
+    )
+
+
+def _large(kind: str, number: int) -> dict[str, Any]:
+    """Return a tool's result of a megabyte: prose, letters and digits, small members, numbers."""
+    dice = random.Random(number)  # noqa: S311  dice
+    result: Any
+    match kind:
+        case "prose":
+            words = "the order is held at the hub in Malmo because its label cannot be read "
+            result = (words * (LARGE // len(words) + 1))[:LARGE]
+        case "hex digits":
+            result = dice.randbytes(LARGE // 2 - 100).hex()
+        case "members":
+            rows = range(LARGE // 52)
+            result = [{"at": n, "state": "held", "place": f"hub {n}", "n": 1.5} for n in rows]
+        case _:
+            result = [dice.random() for _ in range(LARGE // 22)]
+    part = {"function_response": {"name": "read", "response": {"result": result}}}
+    return {"author": "bot", "content": {"role": "user", "parts": [part]}}
+
+
+async def _measure_stalls(url: str) -> list[Stall]:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        body = {"app_name": "bench", "user_id": "user", "policy": POLICY}
+        _checked(await client.put("/v1/sessions/large", json=body))
+        stalls = []
+        for kind in ("prose", "hex digits", "members", "numbers"):
+            watch, longest = Stopwatch(), []
+            for number in range(LARGE_TIMES):
+                content = json.dumps({"events": [_large(kind, number)]}).encode()
+                await client.get("/stall")
+                with watch:
+                    answer = await client.post(
+                        "/v1/sessions/large/events",
+                        content=content,
+                        headers={"Content-Type": "application/json"},
+                    )
+                _checked(answer)
+                longest.append(float((await client.get("/stall")).text))
+            stalls.append(
+                Stall(
+                    of=kind,
+                    append_p50_ms=percentile(watch.samples_ms, 0.5),
+                    stall_p50_ms=percentile(longest, 0.5),
+                    stall_max_ms=max(longest),
+                )
+            )
+        return stalls
+
+
+def _checked(answer: httpx.Response) -> Any:
+    if not answer.is_success:
+        raise RuntimeError(f"{answer.request.url} answered {answer.status_code}: {answer.text}")
+    return answer.json()
+
+
+def _table(rows: list[Row]) -> str:
+    header = (
+        "events", "sessions", "clients", "p50 ms", "p99 ms", "floor p50", "floor p99", "x floor",
+        "events/s",
+    )  # fmt: skip
+    return table(
+        header,
+        [
+            (
+                str(row.batch),
+                str(row.sessions),
+                str(row.clients),
+                f"{row.p50_ms:.2f}",
+                f"{row.p99_ms:.2f}",
+                f"{row.floor_p50_ms:.2f}",
+                f"{row.floor_p99_ms:.2f}",
+                f"{row.ratio:.2f}",
+                f"{row.events_per_s:,.0f}",
+            )
+            for row in rows
+        ],
+    )
+
+
+def _stall_table(stalls: list[Stall]) -> str:
+    return table(
+        ("1 MB of", "append p50 ms", "loop stood still, p50 ms", "at most"),
+        [
+            (
+                stall.of,
+                f"{stall.append_p50_ms:.1f}",
+                f"{stall.stall_p50_ms:.1f}",
+                f"{stall.stall_max_ms:.1f}",
+            )
+            for stall in stalls
+        ],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
