@@ -17,14 +17,24 @@ import pytest_asyncio
 from app.core.events import CacheMetadata
 from app.core.lanes import Reader
 from app.core.ranges import FOREVER
+from app.core.resolve import Facts, Resolver
 from app.ports import SessionKey
-from app.storage import cache_records, event_log, facts, live_read, markers, state
+from app.storage import (
+    cache_records,
+    event_log,
+    facts,
+    insert_events,
+    live_read,
+    log_head,
+    markers,
+    state,
+)
 from app.storage.codec import DERIVED_VERSION
 from app.storage.database import PgDatabase, fetch, fetch_one
 from app.storage.migrate import migrate
 from app.storage.pool import create_engine
 from tests.builders import AGENT, call, fold, model, pin, response, rewind, user
-from tests.log_driver import append, new_session
+from tests.log_driver import LOG, append, new_event, new_session
 
 pytestmark = pytest.mark.commits
 
@@ -273,3 +283,43 @@ async def test_an_open_call_is_sought_from_the_newest_backwards(large: Large) ->
     plan = await _plan(database, facts._CALLS, key.uid, [], [], [], 1, HEAD + 1)
 
     assert _rows(plan, "calls", "answers") == 2
+
+
+async def test_where_a_log_stands_is_read_without_the_log(large: Large) -> None:
+    database, key = large
+
+    plan = await _plan(database, log_head._READ_HEAD, key.uid, [None], [""])
+
+    # Of the newest invocation the first event, and each for the calls that it may hold.
+    assert _rows(plan, "events") == pytest.approx(1 + 4, abs=ROUNDING)
+    assert _rows(plan, "calls", "answers") <= 2 + ROUNDING
+    assert _buffers(plan) < 60
+
+
+async def test_an_append_that_follows_the_head_looks_at_no_event(
+    large: Large, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, key = large
+    async with database.connection() as connection:
+        head = await LOG.read_head(connection, key, [(None, "")])
+        assert head is not None
+        known = Facts(head_seq=head.head_seq, lanes=dict(head.lanes), lane_count=head.lane_count)
+        event = Resolver(known).add(user("hi", id="new", invocation_id="new"))
+        asked: list[Any] = []
+
+        async def note(_: object, *statement: Any) -> None:
+            asked.extend(statement)
+
+        monkeypatch.setattr(insert_events, "fetch_one", note)
+        await LOG.append_at(
+            connection, key, [new_event(event)], known, head=head, then=head, ids=["new"]
+        )
+
+    plan = await _plan(database, asked[0], *asked[1:])
+
+    assert _rows(plan, "events", "calls", "answers") == 0
+    assert _buffers(plan) < 150
+    async with database.connection() as connection:
+        moved = await LOG.find_session(connection, key)
+    assert moved is not None
+    assert moved.head_seq == head.head_seq + 1
