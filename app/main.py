@@ -7,6 +7,7 @@ from typing import Final
 from fastapi import FastAPI
 
 from app import __version__
+from app.api.admission import Admission
 from app.api.bodies import BodyLimits
 from app.api.errors import add_error_handlers
 from app.api.headers import AnswerHeaders
@@ -89,6 +90,7 @@ def create_app(settings: Settings) -> FastAPI:
     use_own_document(app)
     add_error_handlers(app)
     # The last one added is the outermost.
+    app.add_middleware(Admission, most=settings.max_requests)
     app.add_middleware(Compression)
     app.add_middleware(
         RequestContext,

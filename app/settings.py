@@ -209,6 +209,10 @@ class Settings(BaseSettings):
         default=64 * 1024 * 1024,
         description="Memory for what compiles keep to go on from; 0 keeps nothing.",
     )
+    max_requests: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=256,
+        description="Requests that this process answers at a time; beyond, it answers 503.",
+    )
     max_streams: Annotated[int, Field(ge=0, le=100_000)] = Field(
         default=1000, description="Event streams that this process keeps open at most."
     )

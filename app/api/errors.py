@@ -41,6 +41,7 @@ STATUSES: Final[Mapping[type[errors.FoldlineError], int]] = {
     errors.BudgetExceededError: 422,
     errors.PipelineError: 422,
     errors.StorageUnavailableError: 503,
+    errors.OverloadedError: 503,
     errors.FoldlineError: 500,
 }
 

@@ -10,7 +10,7 @@
                                     IdempotencyMismatchError, IdempotencyInProgressError,
                                     NotYetVisibleError, CompactionUnderWayError
       AccessError                   UnauthenticatedError, ForbiddenError, TenantDisabledError
-      QuotaExceededError, RateLimitedError, StreamLimitError
+      QuotaExceededError, RateLimitedError, StreamLimitError, OverloadedError
       TooLargeError
       BudgetExceededError
       PipelineError                 InvariantViolatedError
@@ -275,6 +275,20 @@ class StreamLimitError(FoldlineError):
             "limit": self.limit,
             "retry_after_s": self.retry_after_s,
         }
+
+
+class OverloadedError(FoldlineError):
+    """As many requests as may be are answered already."""
+
+    code = "overloaded"
+    retryable = True
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(f"{limit} requests are being answered already; nothing of this one was")
+        self.limit = limit
+
+    def members(self) -> Mapping[str, object]:
+        return {"limit_name": "max_requests", "limit": self.limit}
 
 
 class TooLargeError(FoldlineError):
