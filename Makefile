@@ -13,7 +13,7 @@ IMAGE_FOLDER ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test test-slow lint format types imports check bench bench-long bench-survival image lock lock-check clean
+.PHONY: help install demo serve test test-slow lint format types imports check bench bench-append bench-load bench-history bench-long bench-survival image lock lock-check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -60,6 +60,15 @@ check: lint types imports test ## all of the above
 bench: $(STAMP) ## measure compile against google-adk, simulate prices of folding; takes some minutes
 	$(BIN)/python -m tests.benchmarks.bench_compile $(BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.simulate_prices
+
+bench-append: $(STAMP) ## measure appends beside their floor, and the event loop; takes a minute
+	$(BIN)/python -m tests.benchmarks.bench_append $(BENCH_ARGS)
+
+bench-load: $(STAMP) ## measure many agents at once on one service and two; takes some three minutes
+	$(BIN)/python -m tests.benchmarks.bench_load $(BENCH_ARGS)
+
+bench-history: $(STAMP) ## measure what a million masked events cost; takes some minutes
+	$(BIN)/python -m tests.benchmarks.bench_history $(BENCH_ARGS)
 
 bench-long: $(STAMP) ## hold a conversation of 10,000 turns; takes some ten minutes
 	$(BIN)/python -m tests.benchmarks.bench_long_run

@@ -1,0 +1,256 @@
+"""Many agents at once: how much is answered, how late, and what happens when it is too much.
+
+    make bench-load                                       some three minutes
+    make bench-load BENCH_ARGS="--json load.json"         and everything as JSON
+    make bench-load BENCH_ARGS="--seconds 20"             longer at each point
+
+Every client is an agent with a session of its own of some 40 live events, and sends its next
+request when it has the answer to the last: 70% compiles with one appended event, 20% appends of one
+event, 10% reads of the newest events. Clients are spread over one service or two, on one Postgres.
+The last point is far more clients than may be answered at a time: who is refused waits as long as
+``Retry-After`` says, and those who are answered wait no longer than before.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from app.cli.service_process import running_service
+from app.storage.embedded import EmbeddedPostgres
+from app.storage.migrate import migrate
+from tests.benchmarks.http_client import Answer, Connection
+from tests.benchmarks.measuring import machine, percentile, table
+from tests.benchmarks.processes import busy, cpu_seconds, saturated
+from tests.benchmarks.workload import AGENT, events
+
+CLIENTS: Final = (1, 16, 64, 256)
+#: Past what the services answer at a time.
+TOO_MANY: Final = 768
+FIRST_EVENTS: Final = 40
+POLICY: Final = {"compaction": {"strategy": "none"}}
+SECONDS: Final = 5.0
+WARM_UP_S: Final = 1.0
+#: What is held to: how much more two do than one, and what of the best rate is left past it.
+LEAST_GAIN: Final = 1.3
+LEAST_LEFT: Final = 0.6
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the clients of a point met."""
+
+    samples_ms: list[float] = field(default_factory=list)
+    refused: int = 0
+    #: Refusals that did not say when to come back, and every other error.
+    failures: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One number of clients on one number of services."""
+
+    services: int
+    clients: int
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    refused_per_s: float
+    failures: int
+    cores: dict[str, float]
+    saturated: str
+
+
+def main() -> int:
+    """Measure, print, and tell by the exit code whether the promises hold."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--clients", type=int, nargs="+", default=[*CLIENTS, TOO_MANY])
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--json", type=Path, help="write everything there")
+    arguments = parser.parse_args()
+    about = machine()
+    print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="foldline-") as folder:
+        server = EmbeddedPostgres(Path(folder) / "postgres")
+        server.start()
+        try:
+            asyncio.run(migrate(server.superuser_url))
+            for services in (1, 2):
+                rows += _measure_services(
+                    server.superuser_url, services, sorted(arguments.clients), arguments.seconds
+                )
+        finally:
+            server.stop()
+    print(_table(rows))
+    if arguments.json is not None:
+        report = {"machine": about, "rows": [asdict(row) for row in rows]}
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0 if _holds(rows) else 1
+
+
+def _measure_services(url: str, services: int, clients: list[int], seconds: float) -> list[Row]:
+    settings = {"DATABASE_URL": url, "MIGRATE_ON_START": "false"}
+    rows = []
+    with ExitStack() as stack:
+        urls = [stack.enter_context(running_service(settings)) for _ in range(services)]
+        for count in clients:
+            rows.append(asyncio.run(_measure(urls, count, seconds)))
+            asyncio.run(_vacuum(url))
+            print(f"measured {count} on {services}", file=sys.stderr, flush=True)
+    return rows
+
+
+async def _vacuum(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("VACUUM ANALYZE")
+    finally:
+        await connection.close()
+
+
+async def _measure(urls: list[str], clients: int, seconds: float) -> Row:
+    tally = Tally()
+    async with AsyncExitStack() as stack:
+        agents = []
+        for number in range(clients):
+            parts = urlsplit(urls[number % len(urls)])
+            connection = Connection(parts.hostname or "", parts.port or 0)
+            await stack.enter_async_context(connection)
+            agents.append(Agent(connection, f"s{len(urls)}-c{clients}-{number}", number))
+        # A few at a time: making the sessions is not what is measured.
+        gate = asyncio.Semaphore(16)
+        await asyncio.gather(*(agent.begin(gate) for agent in agents))
+        until_s = time.monotonic() + WARM_UP_S
+        await asyncio.gather(*(agent.work(Tally(), until_s) for agent in agents))
+        before, started_s = cpu_seconds(), time.monotonic()
+        until_s = started_s + seconds
+        await asyncio.gather(*(agent.work(tally, until_s) for agent in agents))
+        wall_s, after = time.monotonic() - started_s, cpu_seconds()
+    cores = busy(before, after, wall_s)
+    return Row(
+        services=len(urls),
+        clients=clients,
+        per_s=len(tally.samples_ms) / wall_s,
+        p50_ms=percentile(tally.samples_ms, 0.5),
+        p99_ms=percentile(tally.samples_ms, 0.99),
+        refused_per_s=tally.refused / wall_s,
+        failures=len(tally.failures),
+        cores=cores,
+        saturated=saturated(cores, len(urls)),
+    )
+
+
+class Agent:
+    """A client with a session."""
+
+    def __init__(self, connection: Connection, session_id: str, seed: int) -> None:
+        self._connection = connection
+        self._path = f"/v1/sessions/{session_id}"
+        self._dice = random.Random(seed)  # noqa: S311  dice
+        self._next = 0
+
+    async def begin(self, gate: asyncio.Semaphore) -> None:
+        """Make the session, and let it be compiled once."""
+        async with gate:
+            create = {"app_name": "bench", "user_id": "user", "policy": POLICY}
+            body = {"events": self._events(FIRST_EVENTS), "create": create}
+            for path, asked in (("/events", body), ("/compile", self._compile())):
+                answer = await self._post(path, asked)
+                assert answer.status < 300, answer.body
+
+    async def work(self, tally: Tally, until_s: float) -> None:
+        """Send one request after the other until it is time."""
+        while time.monotonic() < until_s:
+            started_s = time.perf_counter()
+            answer = await self._step()
+            if answer.status < 300:
+                tally.samples_ms.append((time.perf_counter() - started_s) * 1000)
+            elif answer.status in (429, 503) and answer.retry_after_s is not None:
+                tally.refused += 1
+                # As clients do: not all at the same moment.
+                pause_s = answer.retry_after_s * self._dice.uniform(0.5, 1.5)
+                await asyncio.sleep(min(pause_s, max(0.0, until_s - time.monotonic())))
+            else:
+                tally.failures.append(answer.body.decode(errors="replace"))
+
+    async def _step(self) -> Answer:
+        kind = self._dice.random()
+        if kind < 0.7:
+            return await self._post("/compile", {**self._compile(), "append": self._events(1)})
+        if kind < 0.9:
+            return await self._post("/events", {"events": self._events(1)})
+        return await self._connection.request("GET", f"{self._path}/events?last=20")
+
+    def _compile(self) -> dict[str, Any]:
+        return {"agent": AGENT, "format": "gemini"}
+
+    def _events(self, count: int) -> list[dict[str, Any]]:
+        first, self._next = self._next, self._next + count
+        return list(events(first, count))
+
+    async def _post(self, path: str, body: dict[str, Any]) -> Answer:
+        return await self._connection.request("POST", self._path + path, json.dumps(body).encode())
+
+
+def _table(rows: list[Row]) -> str:
+    header = (
+        "services", "clients", "answers/s", "p50 ms", "p99 ms", "refused/s", "failures",
+        "cores: services", "postgres", "load", "saturated",
+    )  # fmt: skip
+    return table(
+        header,
+        [
+            (
+                str(row.services),
+                str(row.clients),
+                f"{row.per_s:.0f}",
+                f"{row.p50_ms:.1f}",
+                f"{row.p99_ms:.1f}",
+                f"{row.refused_per_s:.0f}",
+                str(row.failures),
+                f"{row.cores['services']:.2f}",
+                f"{row.cores['postgres']:.2f}",
+                f"{row.cores['load']:.2f}",
+                row.saturated,
+            )
+            for row in rows
+        ],
+    )
+
+
+def _holds(rows: list[Row]) -> bool:
+    """Tell, and print, whether the promises hold."""
+    best = {count: max(r.per_s for r in rows if r.services == count) for count in (1, 2)}
+    gain = best[2] / best[1]
+    left = min(
+        row.per_s / best[row.services]
+        for row in rows
+        if row.clients == max(each.clients for each in rows)
+    )
+    failures = sum(row.failures for row in rows)
+    held = {
+        f"two services do {LEAST_GAIN}x of one ({gain:.2f}x)": gain >= LEAST_GAIN,
+        f"past saturation {LEAST_LEFT:.0%} of the best rate is left ({left:.0%})": (
+            left >= LEAST_LEFT
+        ),
+        f"who is refused is told when to come back ({failures} were not)": failures == 0,
+    }
+    for what, does_hold in held.items():
+        print(f"{what}: {'yes' if does_hold else 'NO'}")
+    return all(held.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""How busy the processes of a run are, from /proc."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds() -> Mapping[str, float]:
+    """Return the CPU time so far of the ``services`` below this process, of their ``postgres``, and
+    of this process, the ``load``. Only those that live now are counted."""
+    family = _family(os.getpid())
+    seconds = {"services": 0.0, "postgres": 0.0, "load": _seconds(os.getpid())}
+    for pid in family:
+        command = _command(pid)
+        if "app.cli" in command and "serve" in command:
+            seconds["services"] += _seconds(pid)
+        elif "postgres" in command:
+            seconds["postgres"] += _seconds(pid)
+    return seconds
+
+
+def busy(
+    before: Mapping[str, float], after: Mapping[str, float], wall_s: float
+) -> dict[str, float]:
+    """Return how many cores each took."""
+    return {name: (after[name] - before[name]) / wall_s for name in before}
+
+
+def saturated(cores: Mapping[str, float], services: int) -> str:
+    """Name what there was no more of.
+
+    A service computes on one core at a time; the machine has so many for all.
+    """
+    if cores["services"] >= 0.85 * services:
+        return "service"
+    if sum(cores.values()) >= 0.85 * (os.cpu_count() or 1):
+        return "machine: " + max(cores, key=lambda name: cores[name])
+    return "nothing"
+
+
+def resident_mb(port: int) -> float:
+    """Return the memory of the process below this one that listens on a port."""
+    wanted = f":{port:04X}"
+    inodes = {
+        fields[9]
+        for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
+        if fields[1].endswith(wanted) and fields[3] == "0A"
+    }
+    for pid in _family(os.getpid()):
+        links = [_link(path) for path in _open_files(pid)]
+        if any(f"socket:[{inode}]" in links for inode in inodes):
+            pages = int(_text(f"/proc/{pid}/statm").split()[1])
+            return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    raise LookupError(f"nobody listens on {port}")
+
+
+def _open_files(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return []
+
+
+def _family(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        fields = _text(f"{path}/stat")
+        if fields:
+            children.setdefault(int(fields.rpartition(")")[2].split()[1]), []).append(
+                int(path.name)
+            )
+    found, level = [], [pid]
+    while level:
+        level = [child for parent in level for child in children.get(parent, ())]
+        found += level
+    return found
+
+
+def _command(pid: int) -> str:
+    return _text(f"/proc/{pid}/cmdline").replace("\0", " ")
+
+
+def _seconds(pid: int) -> float:
+    fields = _text(f"/proc/{pid}/stat")
+    if not fields:
+        return 0.0
+    user, system = fields.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / _TICKS_PER_S
+
+
+def _text(path: str) -> str:
+    """Return what a file holds; nothing where its process ended meanwhile."""
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
