@@ -167,7 +167,8 @@ class Section:
     """What a fold says of one lane."""
 
     lane: Lane
-    #: Covered seqs of this lane: events that the section stands for. Never empty.
+    #: Covered seqs of this lane: events that the section stands for. Never empty. A range begins
+    #: and ends with an event, and may run over markers: they say nothing, and are not counted.
     covers: Ranges
     parts: tuple[Part, ...]
     #: Our token count of the parts.

@@ -8,16 +8,28 @@ rewind brings the folds in its span back, and an undo can itself be undone.
     live 6..., fold 3 shown at 1, rewound 4                    the index
 
 The index is computed when a marker is appended and stored with the session; ordinary appends do not
-touch it, because everything after the last marker is live.
+touch it, because everything after the last marker is live. A fold is added to what is stored
+(:meth:`Index.with_fold`); other markers may bring back what was superseded, and all are read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from app.core.events import Activation, Elision, Fold, Marker, Pin, Rewind, Undo, Unpin
+from app.core.events import Activation, Elision, Fold, Marker, Pin, Rewind, Section, Undo, Unpin
 from app.core.lanes import Lane
-from app.core.ranges import EMPTY, FOREVER, Range, Ranges, Taken, contains, size, subtract, union
+from app.core.ranges import (
+    EMPTY,
+    FOREVER,
+    Range,
+    Ranges,
+    Silent,
+    Taken,
+    contains,
+    of_seqs,
+    subtract,
+    union,
+)
 
 FoldStatus: TypeAlias = Literal["staged", "active", "superseded", "rewound", "undone"]
 
@@ -30,8 +42,12 @@ class ShownSection:
     #: Index among the fold's sections.
     section_index: int
     lane: Lane
-    #: The events that it stands for now: each masked event belongs to exactly one section.
+    #: The events that it stands for now: each masked event belongs to exactly one section. A range
+    #: may run over markers, which belong to none.
     belongs: Ranges
+    #: How many events it covers, whichever of them belong to it: more than others of its lane that
+    #: cover the same event, or it would not belong to this.
+    count: int
 
     @property
     def at_seq(self) -> int:
@@ -68,24 +84,33 @@ class Index:
         return contains(self.live, seq)
 
     def fold_of(self, seq: int) -> int | None:
-        """Return the fold that masks this event, or None."""
+        """Return the fold that masks this event, or None. Not to be asked of markers."""
         for section in self.sections:
             if contains(section.belongs, seq):
                 return section.fold_seq
         return None
 
-    def with_newest_marker_at(self, seq: int, to_seq: int) -> "Index":
-        """Return the index with its newest marker, a fold at ``seq``, appended at ``to_seq``
-        instead, after further ordinary events."""
-        live = subtract(union((*self.live, (seq, seq))), ((to_seq, to_seq),))
+    def with_fold(self, seq: int, fold: Fold, silent: Silent) -> "Index":
+        """Return what :func:`resolve` says when a fold is appended, from what it said before.
+
+        A new fold takes events from others or leaves them; only what undoes and pins can bring back
+        what was superseded. So the markers before it need not be known, of which a long session has
+        many, and the steps follow what is shown.
+
+        Args:
+            seq: of the fold, beyond every other marker.
+            fold: as it was resolved.
+            silent: every marker from the event before its span to the event after it.
+        """
+        marker = ((seq, seq),)
+        if fold.is_staged:
+            return replace(self, live=subtract(self.live, marker), staged=(*self.staged, seq))
+        sections = list(self.sections)
+        for number, section in enumerate(fold.sections):
+            sections = _with_section(sections, (seq, number), section, silent)
+        fresh = (pair for each in sections if each.fold_seq == seq for pair in each.belongs)
         return replace(
-            self,
-            live=live,
-            sections=tuple(
-                replace(section, fold_seq=to_seq) if section.fold_seq == seq else section
-                for section in self.sections
-            ),
-            staged=tuple(to_seq if fold_seq == seq else fold_seq for fold_seq in self.staged),
+            self, live=subtract(self.live, union((*fresh, *marker))), sections=_in_order(sections)
         )
 
     def elision_of(self, seq: int) -> Elided | None:
@@ -94,6 +119,32 @@ class Index:
             if contains(elided.seqs, seq):
                 return elided
         return None
+
+
+def _with_section(
+    sections: Sequence[ShownSection], place: tuple[int, int], section: Section, silent: Silent
+) -> list[ShownSection]:
+    """Let a section of the newest fold, at ``(fold seq, number)``, take what it covers from the
+    sections of its lane that cover no more."""
+    count = silent.count_events(section.covers)
+    stronger = [each for each in sections if each.lane == section.lane and each.count > count]
+    taken = union(pair for each in stronger for pair in each.belongs)
+    belongs = silent.bridge(subtract(section.covers, taken))
+    left: list[ShownSection] = []
+    for each in sections:
+        if each.lane != section.lane or each.count > count:
+            left.append(each)
+        elif kept := silent.bridge(subtract(each.belongs, belongs)):
+            left.append(replace(each, belongs=kept))
+    if belongs:
+        left.append(ShownSection(*place, section.lane, belongs, count))
+    return left
+
+
+def _in_order(sections: Iterable[ShownSection]) -> tuple[ShownSection, ...]:
+    return tuple(
+        sorted(sections, key=lambda item: (item.at_seq, item.fold_seq, item.section_index))
+    )
 
 
 #: A log without markers.
@@ -109,7 +160,7 @@ def resolve(markers: Iterable[tuple[int, Marker]]) -> Index:
     read = _Read(markers)
     sections = _belonging(read)
     masked = (pair for section in sections for pair in section.belongs)
-    dead = union((*masked, *read.rewound, *((seq, seq) for seq, _ in read.ordered)))
+    dead = union((*masked, *read.rewound, *read.seqs))
     return Index(
         live=subtract(((1, FOREVER),), dead),
         rewound=read.rewound,
@@ -151,6 +202,8 @@ class _Read:
 
     def __init__(self, markers: Iterable[tuple[int, Marker]]) -> None:
         self.ordered = sorted(markers, key=lambda pair: pair[0])
+        self.seqs = of_seqs(seq for seq, _ in self.ordered)
+        self.silent = Silent(self.seqs)
         self.effective_seqs, self.rewound = _effective(self.ordered)
         activated = {
             marker.target_seq for _, marker in self.effective() if isinstance(marker, Activation)
@@ -224,10 +277,12 @@ class _Claim:
     section_index: int
     lane: Lane
     covers: Ranges
+    #: How many events that is.
+    count: int
 
     @property
     def rank(self) -> tuple[int, int]:
-        return size(self.covers), self.fold_seq
+        return self.count, self.fold_seq
 
 
 def _belonging(read: _Read) -> tuple[ShownSection, ...]:
@@ -235,11 +290,11 @@ def _belonging(read: _Read) -> tuple[ShownSection, ...]:
     of equal ones the newest."""
     taken: dict[Lane, Taken] = {}
     shown = [
-        ShownSection(claim.fold_seq, claim.section_index, claim.lane, belongs)
+        ShownSection(claim.fold_seq, claim.section_index, claim.lane, belongs, claim.count)
         for claim in sorted(_claims(read), key=lambda claim: claim.rank, reverse=True)
-        if (belongs := taken.setdefault(claim.lane, Taken()).take(claim.covers))
+        if (belongs := read.silent.bridge(taken.setdefault(claim.lane, Taken()).take(claim.covers)))
     ]
-    return tuple(sorted(shown, key=lambda item: (item.at_seq, item.fold_seq, item.section_index)))
+    return _in_order(shown)
 
 
 def _claims(read: _Read) -> Iterator[_Claim]:
@@ -249,4 +304,6 @@ def _claims(read: _Read) -> Iterator[_Claim]:
             holes.take(marker.seqs)
         elif isinstance(marker, Fold) and seq not in read.staged:
             for number, section in enumerate(marker.sections):
-                yield _Claim(seq, number, section.lane, holes.left(section.covers))
+                covers = holes.left(section.covers)
+                count = read.silent.count_events(covers)
+                yield _Claim(seq, number, section.lane, covers, count)

@@ -5,6 +5,7 @@ A fold over a hundred thousand events is one pair here. An open end is :data:`FO
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 Range: TypeAlias = tuple[int, int]
@@ -67,6 +68,54 @@ def size(ranges: Ranges) -> int:
 def of_seqs(seqs: Iterable[int]) -> Ranges:
     """Return the set of these seqs."""
     return union((seq, seq) for seq in seqs)
+
+
+class Silent:
+    """Seqs at which nothing stands to be read: markers. A range may run over them.
+
+        (1, 4) (6, 9)    with 5 silent    is (1, 9), of 8 events
+
+    What is folded again and again would otherwise keep a gap for every fold that there was.
+    """
+
+    __slots__ = ("_counts", "_ends", "_starts")
+
+    def __init__(self, seqs: Ranges) -> None:
+        self._starts = [start for start, _ in seqs]
+        self._ends = [end for _, end in seqs]
+        self._counts = [0, *accumulate(end - start + 1 for start, end in seqs)]
+
+    def bridge(self, ranges: Ranges) -> Ranges:
+        """Return the set in its one form: every range begins and ends with an event, and only
+        events stand between two of them."""
+        bridged: list[Range] = []
+        for start, end in ranges:
+            first, last = self._next_event(start), self._last_event(end)
+            if first > last:
+                continue
+            if bridged and self._next_event(bridged[-1][1] + 1) >= first:
+                bridged[-1] = (bridged[-1][0], last)
+            else:
+                bridged.append((first, last))
+        return tuple(bridged)
+
+    def count_events(self, ranges: Ranges) -> int:
+        """Return how many seqs of the set are not silent."""
+        return sum(self._until(end) - self._until(start - 1) for start, end in ranges)
+
+    def _until(self, seq: int) -> int:
+        """Return how many seqs up to this one are not silent."""
+        at = bisect_right(self._starts, seq)
+        beyond = max(0, self._ends[at - 1] - seq) if at else 0
+        return seq - (self._counts[at] - beyond)
+
+    def _next_event(self, seq: int) -> int:
+        at = bisect_right(self._starts, seq) - 1
+        return max(seq, self._ends[at] + 1) if at >= 0 else seq
+
+    def _last_event(self, seq: int) -> int:
+        at = bisect_right(self._starts, seq) - 1
+        return self._starts[at] - 1 if at >= 0 and seq <= self._ends[at] else seq
 
 
 class Taken:

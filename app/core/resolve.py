@@ -52,7 +52,7 @@ from app.core.events import (
 )
 from app.core.index import UNTOUCHED, Index, resolve
 from app.core.lanes import Lane
-from app.core.ranges import Ranges, contains, of_seqs
+from app.core.ranges import Ranges, Silent, contains, of_seqs
 
 #: Synthetic calls by which the framework asks the client; they stay open until they are answered
 #: (``spec/ADK.md`` A.4).
@@ -127,8 +127,8 @@ class ForeseenFold:
     fold: Fold
     #: Head of the log then.
     head_seq: int
-    #: With the fold at the seq after that head.
-    index: Index
+    #: Markers in its span and beside it.
+    silent: Silent
     #: Events that it would have covered, had their calls not waited for an answer.
     waiting: frozenset[int]
 
@@ -148,7 +148,8 @@ class Facts:
     last_rewind_seq: int = 0
     #: Calls by id; those without one under the empty id.
     calls_by_id: dict[str, list[CallFacts]] = field(default_factory=dict)
-    #: Every marker; only needed for a batch that holds one.
+    #: Every marker, for a batch that holds one; where it holds folds alone, at least the folds that
+    #: are shown.
     markers: list[tuple[int, Marker]] = field(default_factory=list)
     #: First event of each invocation; only needed for rewinds.
     first_seq_by_invocation: dict[str, int] = field(default_factory=dict)
@@ -157,6 +158,15 @@ class Facts:
     calls_by_seq: dict[int, list[CallFacts]] = field(default_factory=dict)
     #: What a fold of the batch will be, unless the log has changed too much since.
     foreseen: ForeseenFold | None = None
+
+    @property
+    def silent(self) -> Silent:
+        """The markers that are known: at least those from before the span of each fold of the batch
+        to the first event after it."""
+        if self.foreseen is not None:
+            return self.foreseen.silent
+        told = (header.seq for header in self.headers.values() if header.is_marker)
+        return Silent(of_seqs({*told, *(seq for seq, _ in self.markers)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +180,8 @@ class Needs:
     #: Names of tools whose id-less responses look for a call by name.
     call_names: frozenset[str] = frozenset()
     has_markers: bool = False
+    #: Some of them may bring back what others took away: every marker of the log is needed.
+    has_reversals: bool = False
     invocation_ids: frozenset[str] = frozenset()
     #: Seqs that pins and elisions name: their whole call groups are needed.
     pinned_seqs: frozenset[int] = frozenset()
@@ -192,7 +204,7 @@ def needs_of(events: Iterable[Event]) -> Needs:
     pinned: set[int] = set()
     spans: list[tuple[int, int]] = []
     times: list[tuple[str | None, str, float, float]] = []
-    has_markers = False
+    has_markers = has_reversals = False
     standings: set[tuple[str | None, str]] = set()
     for event in events:
         standings.add((event.lane.isolation_scope, event.lane.branch))
@@ -216,11 +228,13 @@ def needs_of(events: Iterable[Event]) -> Needs:
             case _:
                 pass
         has_markers = True
+        has_reversals = has_reversals or not isinstance(event.request, FoldRequest)
     return Needs(
         standings=frozenset(standings),
         call_ids=frozenset(call_ids),
         call_names=frozenset(names),
         has_markers=has_markers,
+        has_reversals=has_reversals,
         invocation_ids=frozenset(invocations),
         pinned_seqs=frozenset(pinned),
         spans=tuple(spans),
@@ -427,12 +441,11 @@ class Resolver:
             fold = then._fold(request)
         except InvalidInputError:
             return
-        seq = self.facts.head_seq + 1
         self.facts.foreseen = ForeseenFold(
             request=request,
             fold=fold,
             head_seq=self.facts.head_seq,
-            index=resolve([*self.facts.markers, (seq, fold)]),
+            silent=self.facts.silent,
             waiting=frozenset(self._waiting_of(request, self.facts.headers)),
         )
 
@@ -440,9 +453,8 @@ class Resolver:
         facts = self.facts
         marker = self._resolved(event)
         facts.markers.append((event.seq, marker))
-        foreseen = facts.foreseen
-        if foreseen is not None and marker is foreseen.fold:
-            facts.index = foreseen.index.with_newest_marker_at(foreseen.head_seq + 1, event.seq)
+        if isinstance(marker, Fold):
+            facts.index = facts.index.with_fold(event.seq, marker, facts.silent)
         else:
             facts.index = resolve(facts.markers)
         if isinstance(marker, Rewind):
@@ -546,6 +558,7 @@ class Resolver:
         foreseen = self.facts.foreseen
         if foreseen is not None and self._still_holds(foreseen, request):
             return foreseen.fold
+        self.facts.foreseen = None
         if not 1 <= request.from_seq <= request.to_seq <= self.facts.head_seq:
             detail = f"the span must lie within 1 and {self.facts.head_seq}"
             raise CompactionRangeError(detail, pointer="/covers")
@@ -577,12 +590,13 @@ class Resolver:
         facts = self.facts
         if request is not foreseen.request:
             return False
-        if facts.markers and facts.markers[-1][0] > foreseen.head_seq:
+        since = [facts.headers[seq] for seq in range(foreseen.head_seq + 1, facts.head_seq + 1)]
+        if any(header.is_marker for header in since):
             return False
         answered = (
             owner
-            for seq in range(foreseen.head_seq + 1, facts.head_seq + 1)
-            for owner in facts.headers[seq].owner_seqs
+            for header in since
+            for owner in header.owner_seqs
             if owner is not None and owner <= request.to_seq
         )
         return self._waiting_of(request, {*answered, *foreseen.waiting}) == foreseen.waiting
@@ -612,8 +626,11 @@ class Resolver:
         folded -= self._protected(folded, span)
         while split := {seq for seq in folded if self._has_uncovered_owner(seq, folded)}:
             folded -= split
+        silent = self.facts.silent
         return {
-            lane: of_seqs(seq for seq in folded if self.facts.headers[seq].lane == lane)
+            lane: silent.bridge(
+                of_seqs(seq for seq in folded if self.facts.headers[seq].lane == lane)
+            )
             for lane in lanes
         }
 

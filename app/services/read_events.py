@@ -154,7 +154,7 @@ class ReadEvents:
             logged=event,
             body=self._body(event),
             status=status_of(event, index),
-            masked_by=index.fold_of(event.seq),
+            masked_by=None if event.marker is not None else index.fold_of(event.seq),
         )
 
     def _body(self, event: LoggedEvent) -> str:

@@ -501,7 +501,13 @@ _UNPACK_MARKER: Final[Mapping[str, Callable[..., Marker]]] = {
 def pack_index(index: Index) -> str:
     """Return what the index holds beside its live and rewound ranges, which are columns."""
     sections = [
-        [shown.fold_seq, shown.section_index, pack_lane(shown.lane), _packed_ranges(shown.belongs)]
+        [
+            shown.fold_seq,
+            shown.section_index,
+            pack_lane(shown.lane),
+            _packed_ranges(shown.belongs),
+            shown.count,
+        ]
         for shown in index.sections
     ]
     elided = [
@@ -527,8 +533,8 @@ def unpack_index(text: str | None, live: str, rewound: str) -> Index:
         rewound=unpack_multirange(rewound),
         pinned=_ranges(pinned),
         sections=tuple(
-            ShownSection(fold_seq, section_index, unpack_lane(lane), _ranges(belongs))
-            for fold_seq, section_index, lane, belongs in sections
+            ShownSection(fold_seq, section_index, unpack_lane(lane), _ranges(belongs), count)
+            for fold_seq, section_index, lane, belongs, count in sections
         ),
         elided=tuple(
             Elided(marker_seq, _ranges(seqs), keep_chars) for marker_seq, seqs, keep_chars in elided

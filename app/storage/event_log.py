@@ -506,6 +506,7 @@ _COUNT_TOKENS: Final[LiteralString] = """
             e.session_uid = $1
             AND e.seq >= lower(span)
             AND e.seq < coalesce(upper(span), 9223372036854775807)
+            AND e.marker IS NULL
         ORDER BY e.seq
         OFFSET 0
     ) AS e

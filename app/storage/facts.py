@@ -20,7 +20,7 @@ from app.core.resolve import CallFacts, Facts, Header, LaneFacts, Needs
 from app.ports import LockedSession, LogHead, SessionKey
 from app.storage.codec import unpack_ids, unpack_replies
 from app.storage.database import Row, fetch
-from app.storage.markers import logged_markers
+from app.storage.markers import logged_folds, logged_markers
 
 
 async def load_facts(
@@ -50,8 +50,11 @@ async def _load_for_markers(
     connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs
 ) -> Facts:
     lanes = await _load_lanes(connection, key, facts, needs)
-    markers = await logged_markers(connection, key)
-    facts.markers.extend((logged.seq, logged.marker) for logged in markers)
+    if needs.has_reversals:
+        markers = await logged_markers(connection, key)
+        facts.markers.extend((logged.seq, logged.marker) for logged in markers)
+    else:
+        await _load_shown_folds(connection, key, facts)
     await _load_first_seqs(connection, key, facts, needs)
     await _load_headers(connection, key, facts, needs, lanes)
     _add_calls(await _call_rows(connection, key, facts, needs), facts, lanes)
@@ -59,6 +62,15 @@ async def _load_for_markers(
     answers = {seq for calls in facts.calls_by_seq.values() for c in calls for seq in c.answers}
     await _load_missing_headers(connection, key, facts, answers, lanes=lanes)
     return facts
+
+
+async def _load_shown_folds(connection: AsyncConnection, key: SessionKey, facts: Facts) -> None:
+    """Load the folds that are shown, which are few however long the history is."""
+    shown = {section.fold_seq for section in facts.index.sections}
+    known = [pair for pair in facts.markers if pair[0] in shown]
+    folds = await logged_folds(connection, key, shown.difference(seq for seq, _ in known))
+    loaded = ((logged.seq, logged.marker) for logged in folds)
+    facts.markers[:] = sorted((*known, *loaded), key=lambda pair: pair[0])
 
 
 async def refresh_facts(
@@ -76,8 +88,7 @@ async def refresh_facts(
     lanes = await _refresh_lanes(connection, key, facts, {row["lane"] for row in rows})
     _add_headers(rows, facts, lanes)
     if any(row["is_marker"] for row in rows):
-        markers = await logged_markers(connection, key, after_seq=since)
-        facts.markers.extend((logged.seq, logged.marker) for logged in markers)
+        await _load_shown_folds(connection, key, facts)
     fresh = {row["seq"] for row in rows}
     answered = {seq for row in rows for seq in row["owner_seqs"] or () if seq}
     known = {
@@ -234,6 +245,35 @@ _HEADERS_IN_SPAN: Final[LiteralString] = (
     ORDER BY e.seq
 """
 )
+# With the markers that stand beside the span, up to the next event on either side.
+_HEADERS_AROUND_SPAN: Final[LiteralString] = (
+    _HEADER
+    + """
+    WHERE
+        e.session_uid = $1
+        AND e.seq >= coalesce(
+            (
+                SELECT b.seq
+                FROM events AS b
+                WHERE b.session_uid = $1 AND b.seq < $2 AND b.marker IS NULL
+                ORDER BY b.seq DESC
+                LIMIT 1
+            ),
+            0
+        )
+        AND e.seq <= coalesce(
+            (
+                SELECT a.seq
+                FROM events AS a
+                WHERE a.session_uid = $1 AND a.seq > $3 AND a.marker IS NULL
+                ORDER BY a.seq
+                LIMIT 1
+            ),
+            9223372036854775807
+        )
+    ORDER BY e.seq
+"""
+)
 _HEADERS_BY_TIME: Final[LiteralString] = (
     _HEADER
     + """
@@ -251,7 +291,7 @@ async def _load_headers(
     connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs, lanes: dict[int, Lane]
 ) -> None:
     for start, end in needs.spans:
-        rows = await fetch(connection, _HEADERS_IN_SPAN, key.uid, *_clipped(start, end))
+        rows = await fetch(connection, _HEADERS_AROUND_SPAN, key.uid, *_clipped(start, end))
         _add_headers(rows, facts, lanes)
     for wanted in needs.times:
         _add_headers(await fetch(connection, _HEADERS_BY_TIME, key.uid, *wanted), facts, lanes)

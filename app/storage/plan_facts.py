@@ -5,6 +5,7 @@ history. All statements run on one snapshot, so that facts and bodies are of one
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, LiteralString
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,6 +17,8 @@ from app.core.compaction.facts import (
     closed_calls,
     plan_event,
     read_again,
+    read_again_folds,
+    wanted_folds,
 )
 from app.core.compaction.policy import CompactionPolicy
 from app.core.elision import elide
@@ -28,7 +31,7 @@ from app.storage.codec import DERIVED_VERSION, Derive, pack_multirange, unpack_e
 from app.storage.compaction_counters import PgCompactionCounters
 from app.storage.database import fetch
 from app.storage.event_log import PgEventLog
-from app.storage.markers import logged_markers
+from app.storage.markers import logged_folds, markers_but_folds, newest_folds
 
 #: The newest refusals are enough: each counts until its lanes have grown.
 MAX_REFUSALS: Final = 50
@@ -55,11 +58,14 @@ class PgCompactionReads:
         standing = await self._counters.standing(connection, key)
         if session is None or standing is None:
             return None
-        logged = await logged_markers(connection, key)
-        markers = [(each.seq, each.marker) for each in logged]
-        ranges = _wanted(session, markers, choose(standing))
-        events = await self._events(connection, key, ranges)
-        facts = await self._facts(connection, key, session, events, projected_tokens)
+        policy = choose(standing)
+        markers = await _markers(connection, key, session, policy)
+        events = await self._events(connection, key, _wanted(session, markers, policy))
+        facts = replace(
+            await self._facts(connection, key, session, events),
+            markers=markers,
+            projected_tokens=projected_tokens,
+        )
         return CompactionRead(session=session, standing=standing, facts=facts, events=events)
 
     async def _events(
@@ -83,7 +89,6 @@ class PgCompactionReads:
         key: SessionKey,
         session: LockedSession,
         events: Mapping[int, Event],
-        projected_tokens: int | None,
     ) -> PlanFacts:
         lanes = {event.lane for event in events.values()}
         needs = Needs(
@@ -101,13 +106,36 @@ class PgCompactionReads:
                 plan_event(elide(event, session.index), completes_invocation=seq == last_of_newest)
                 for seq, event in events.items()
             ],
-            markers=facts.markers,
+            index=session.index,
             waiting=frozenset(resolver.waiting(facts.calls_by_seq)),
             closed_call_ids=closed_calls(resolver, lanes),
             first_seqs=facts.first_seq_by_invocation,
-            projected_tokens=projected_tokens,
             refusals=await _refusals(connection, key, session),
         )
+
+
+async def _markers(
+    connection: AsyncConnection, key: SessionKey, session: LockedSession, policy: CompactionPolicy
+) -> Sequence[tuple[int, Marker]]:
+    """Return the markers that have a say in what is folded next, oldest first.
+
+    A session that was folded ten thousand times has as many markers, most of them superseded: of
+    folds only those are read that are shown, wait, were undone, or may be read again.
+    """
+    others = await markers_but_folds(connection, key)
+    seqs = wanted_folds(session.index, [(each.seq, each.marker) for each in others])
+    folds = [
+        *await logged_folds(connection, key, seqs),
+        *await newest_folds(
+            connection,
+            key,
+            limit=read_again_folds(policy),
+            leave_out=seqs,
+            rewound=session.index.rewound,
+        ),
+    ]
+    found = {each.seq: each.marker for each in (*others, *folds)}
+    return sorted(found.items(), key=lambda pair: pair[0])
 
 
 def _wanted(

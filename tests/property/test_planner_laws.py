@@ -7,13 +7,13 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.compaction.facts import PlanFacts, read_again
+from app.core.compaction.facts import PlanFacts, read_again, read_again_folds, wanted_folds
 from app.core.compaction.plan import Nothing, Plan, plan_next
 from app.core.compaction.policy import CompactionPolicy
 from app.core.compaction.view import PlanView
 from app.core.compile.verify import verify
 from app.core.contents import Content, Segment
-from app.core.events import Event, Fold
+from app.core.events import Activation, Event, Fold, Marker
 from app.core.index import Index
 from app.core.lanes import Reader
 from app.core.ranges import Ranges, contains, intersect, union
@@ -159,7 +159,24 @@ def test_planning_again_gives_the_same_and_needs_no_more_than_it_says(
         index = PlanView(facts, chosen).actual
         needed = union((*index.live, *read_again(facts.markers, chosen)))
         known = [event for event in reversed(facts.events) if contains(needed, event.seq)]
-        assert plan_next(replace(facts, events=known), chosen) == plan
+        needed_markers = with_a_say(facts, chosen)
+        assert plan_next(replace(facts, events=known, markers=needed_markers), chosen) == plan
+
+
+def with_a_say(facts: PlanFacts, chosen: CompactionPolicy) -> list[tuple[int, Marker]]:
+    """Return the markers that are read for planning, as the storage chooses them."""
+    others = [pair for pair in facts.markers if not isinstance(pair[1], Fold | Activation)]
+    seqs = set(wanted_folds(facts.index, others))
+    first_level = [
+        seq
+        for seq, marker in reversed(facts.markers)
+        if isinstance(marker, Fold)
+        and marker.level == 1
+        and seq not in seqs
+        and not contains(facts.index.rewound, seq)
+    ]
+    seqs.update(first_level[: read_again_folds(chosen)])
+    return [pair for pair in facts.markers if pair in others or pair[0] in seqs]
 
 
 @given(steps(max_size=18), policies)

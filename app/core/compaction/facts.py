@@ -14,11 +14,11 @@ from app.core.branch import tagged_segments
 from app.core.compaction.policy import CompactionPolicy
 from app.core.contents import FunctionResponse, is_blank
 from app.core.elision import elide
-from app.core.events import USER, Event, Fold, Marker
+from app.core.events import USER, Event, Fold, Marker, Undo
 from app.core.final_response import is_final_response
-from app.core.index import effective_markers, resolve
+from app.core.index import UNTOUCHED, Index, effective_markers, resolve
 from app.core.lanes import ROOT_LANE, Lane
-from app.core.ranges import EMPTY, Ranges, contains, union
+from app.core.ranges import EMPTY, Ranges, contains, intersect, union
 from app.core.resolve import CallFacts, Facts, Log, Resolver
 
 
@@ -65,7 +65,10 @@ class PlanFacts:
     #: Headers of every live event, whichever lane, and of :func:`read_again`. In any order; no
     #: markers. What a staged fold covers is live.
     events: Sequence[PlanEvent]
-    #: Every marker with its seq.
+    #: How the log is read now.
+    index: Index = UNTOUCHED
+    #: The markers that may have a say, each with its seq: all but folds and activations, and what
+    #: :func:`wanted_folds` names. Further ones change nothing.
     markers: Sequence[tuple[int, Marker]] = ()
     #: Of all the log: events with a call that someone may still answer, with what answers them
     #: already (:meth:`app.core.resolve.Resolver.waiting`).
@@ -117,6 +120,7 @@ def facts_known(resolver: Resolver, events: Iterable[Event]) -> PlanFacts:
     return PlanFacts(
         head_seq=facts.head_seq,
         events=[plan_event(elide(event, facts.index)) for event in ordinary],
+        index=facts.index,
         markers=[(event.seq, event.marker) for event in events if event.marker is not None],
         waiting=frozenset(resolver.waiting(facts.calls_by_seq)),
         closed_call_ids=closed_calls(resolver, (event.lane for event in ordinary)),
@@ -157,8 +161,37 @@ def planned_markers(markers: Iterable[tuple[int, Marker]]) -> list[tuple[int, Ma
     ]
 
 
+def planned_index(facts: PlanFacts) -> Index:
+    """Return how the log would be read with every staged fold in use."""
+    if not facts.index.staged:
+        return facts.index
+    planned = resolve(planned_markers(facts.markers))
+    # Markers that have no say any more are not known, and no event either.
+    return replace(planned, live=intersect(planned.live, facts.index.live))
+
+
+def wanted_folds(index: Index, others: Iterable[tuple[int, Marker]]) -> frozenset[int]:
+    """Return the folds of which planning must know, beside the newest for :func:`read_again`.
+
+    What was superseded has no say, and of that a long session has most.
+
+    Args:
+        index: how the log is read now.
+        others: every marker that is neither a fold nor an activation.
+    """
+    undone = {marker.target_seq for _, marker in others if isinstance(marker, Undo)}
+    return frozenset({section.fold_seq for section in index.sections} | set(index.staged) | undone)
+
+
 #: So far back an overlap looks: folds that were rolled up for long span the whole history.
 _MOST_READ_AGAIN: Final = 4_096
+
+
+def read_again_folds(policy: CompactionPolicy) -> int:
+    """Return how many of the newest folds of the first level an overlap may reach into."""
+    if "interval" not in policy.moments:
+        return 0
+    return 1 + -(-policy.overlap_size // policy.compaction_interval)
 
 
 def read_again(markers: Sequence[tuple[int, Marker]], policy: CompactionPolicy) -> Ranges:
@@ -175,7 +208,7 @@ def read_again(markers: Sequence[tuple[int, Marker]], policy: CompactionPolicy) 
         for seq, marker in markers
         if isinstance(marker, Fold) and seq in effective and marker.level == 1
     )
-    wanted = 1 + -(-policy.overlap_size // policy.compaction_interval)
+    wanted = read_again_folds(policy)
     rewound = resolve(markers).rewound
     spans = [span for span in folds if not contains(rewound, span[1])]
     return union((max(start, end - _MOST_READ_AGAIN), end) for start, end in spans[-wanted:])

@@ -26,7 +26,6 @@ from app.core.ranges import (
     contains,
     intersect,
     of_seqs,
-    size,
     subtract,
     union,
 )
@@ -400,7 +399,7 @@ class _Draft:
     ) -> PlannedSection:
         seqs = of_seqs(event.seq for event in read)
         seeded = union(pair for seed in seeds for pair in seed.covers_by_lane[lane])
-        covers = union((*seqs, *intersect(seeded, carried)))
+        covers = self._view.silent.bridge(union((*seqs, *intersect(seeded, carried))))
         return PlannedSection(
             lane=lane,
             seqs=seqs,
@@ -420,7 +419,7 @@ class _Draft:
             for section in shown.sections
             if section.lane == lane
             and not subtract(section.belongs, covers)
-            and self._view.rank_of(shown, lane) <= size(covers)
+            and self._view.rank_of(shown, lane) <= self._view.silent.count_events(covers)
         )
 
     @property

@@ -13,16 +13,24 @@ from itertools import accumulate, pairwise
 from typing import Final, Literal, TypeAlias
 
 from app.core.compaction.boundaries import Boundaries
-from app.core.compaction.facts import PlanEvent, PlanFacts, call_ids_of, planned_markers
+from app.core.compaction.facts import (
+    PlanEvent,
+    PlanFacts,
+    call_ids_of,
+    planned_index,
+    planned_markers,
+    read_again,
+)
 from app.core.compaction.policy import CompactionPolicy
 from app.core.events import Fold, Undo
-from app.core.index import Index, ShownSection, effective_markers, resolve
+from app.core.index import Index, ShownSection, effective_markers
 from app.core.lanes import Lane
 from app.core.ranges import (
     EMPTY,
     FOREVER,
     Range,
     Ranges,
+    Silent,
     contains,
     intersect,
     of_seqs,
@@ -121,10 +129,9 @@ class PlanView:
         """
         self.facts = facts
         self.policy = policy
-        self.actual = resolve(facts.markers)
-        planned = planned_markers(facts.markers)
-        self.index: Index = resolve(planned) if planned != list(facts.markers) else self.actual
-        self.folds = _shown_folds(self.index, planned)
+        self.actual = facts.index
+        self.index = planned_index(facts)
+        self.folds = _shown_folds(self.index, planned_markers(facts.markers))
         self.events = sorted(facts.events, key=lambda event: event.seq)
         self.live = tuple(event for event in self.events if self.index.is_live(event.seq))
         #: Masked events that are known all the same: an overlap may read them again.
@@ -169,9 +176,27 @@ class PlanView:
         return union(pair for ranges in self.masked_by_lane.values() for pair in ranges)
 
     @cached_property
-    def known(self) -> Ranges:
-        """Events of which the header is known."""
+    def _marker_seqs(self) -> Ranges:
+        """Markers: those that are known, what is neither live nor rewound nor folded, and where all
+        events are known what is none."""
+        events = union((*self.actual.live, *self.actual.rewound, *_belongs(self.actual)))
+        known = ((seq, seq) for seq, _ in self.facts.markers)
+        again = subtract(read_again(self.facts.markers, self.policy), self._event_seqs)
+        return union((*subtract(((1, self.facts.head_seq),), events), *known, *again))
+
+    @cached_property
+    def _event_seqs(self) -> Ranges:
         return of_seqs(event.seq for event in self.events)
+
+    @cached_property
+    def silent(self) -> Silent:
+        """Where nothing stands."""
+        return Silent(self._marker_seqs)
+
+    @cached_property
+    def known(self) -> Ranges:
+        """Where it is known what stands: events with a known header, and markers."""
+        return union((*self._event_seqs, *self._marker_seqs))
 
     @cached_property
     def tokens_now(self) -> int:
@@ -275,7 +300,7 @@ class PlanView:
 
     def rank_of(self, shown: ShownFold, lane: Lane) -> int:
         """Return how many events a section covers now: what decides between it and others."""
-        return size(subtract(shown.covers_by_lane[lane], self._not_covered))
+        return self.silent.count_events(subtract(shown.covers_by_lane[lane], self._not_covered))
 
     @cached_property
     def _not_covered(self) -> Ranges:
@@ -331,8 +356,8 @@ class PlanView:
 
     def _first_seqs(self) -> Ranges:
         """Return the session's first events, which the policy keeps."""
-        markers = ((seq, seq) for seq, _ in self.facts.markers)
-        ordinary = subtract(((1, FOREVER),), union((*markers, *self.index.rewound)))
+        taken = union((*self._marker_seqs, *self.index.rewound))
+        ordinary = subtract(((1, FOREVER),), taken)
         kept: list[Range] = []
         for start, end in ordinary:
             left = self.policy.pin_first - size(tuple(kept))
@@ -391,6 +416,10 @@ def undone_covers(facts: PlanFacts) -> Iterable[tuple[Ranges, int]]:
         if isinstance(marker, Undo) and seq in effective and marker.target_seq in folds:
             sections = folds[marker.target_seq].sections
             yield union(pair for section in sections for pair in section.covers), seq
+
+
+def _belongs(index: Index) -> Iterable[Range]:
+    return (pair for section in index.sections for pair in section.belongs)
 
 
 def _shown_folds(index: Index, markers: Sequence[tuple[int, object]]) -> tuple[ShownFold, ...]:

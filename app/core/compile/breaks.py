@@ -28,7 +28,7 @@ from app.core.events import (
 from app.core.fingerprint import head_difference
 from app.core.index import Index, resolve
 from app.core.lanes import Reader
-from app.core.ranges import Ranges, intersect
+from app.core.ranges import Ranges, intersect, of_seqs, subtract
 
 BreakReason: TypeAlias = Literal[
     "tools",
@@ -204,8 +204,10 @@ def _view(markers: Sequence[tuple[int, Marker]], since_seq: int) -> object:
     what is a stub."""
     index = resolve(markers)
     until: Ranges = ((1, since_seq),)
+    # Markers belong to no section, though its ranges run over them.
+    events = subtract(until, of_seqs(seq for seq, _ in markers))
     sections = [
-        (section.fold_seq, section.section_index, intersect(section.belongs, until))
+        (section.fold_seq, section.section_index, intersect(section.belongs, events))
         for section in index.sections
     ]
     elided = [(each.keep_chars, intersect(each.seqs, until)) for each in index.elided]

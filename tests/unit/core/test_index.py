@@ -547,3 +547,16 @@ def test_a_marker_beyond_every_seq_shows_what_it_would_do(seq: int) -> None:
     markers = [(each.seq, each.marker) for each in done.events if each.marker is not None]
 
     assert resolve([*markers, (seq, Undo(5))]).sections == ()
+
+
+def test_folding_again_and_again_leaves_one_range() -> None:
+    events: list[Event] = []
+    for number in range(1, 61):
+        events += [user(f"u{number}"), model(f"m{number}"), fold(1, 3 * number - 1)]
+    done = log(*events)
+    newest = done.events[-1].marker
+
+    assert isinstance(newest, Fold)
+    assert newest.sections[0].covers == ((1, 179),)
+    assert [section.belongs for section in done.index.sections] == [((1, 179),)]
+    assert done.index.live == ((181, FOREVER),)

@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +8,7 @@ from app.core.ranges import (
     EMPTY,
     FOREVER,
     Ranges,
+    Silent,
     contains,
     intersect,
     of_seqs,
@@ -87,3 +89,28 @@ def _operations(first: set[int], second: set[int]) -> Iterable[tuple[Ranges, set
     yield union((*ours, *theirs)), first | second
     yield subtract(ours, theirs), first - second
     yield intersect(ours, theirs), first & second
+
+
+def test_a_range_runs_over_what_is_silent_and_ends_with_what_is_not() -> None:
+    silent = Silent(((2, 3), (5, 5), (9, 9)))
+
+    assert silent.bridge(((1, 1), (4, 4), (6, 7), (9, 9))) == ((1, 7),)
+    assert silent.bridge(((2, 4), (8, 9))) == ((4, 4), (8, 8))
+    assert silent.bridge(((3, 3),)) == EMPTY
+
+
+@given(sets, sets)
+def test_bridging_adds_only_what_is_silent_and_there_is_one_form_of_a_set(
+    one: set[int], silent: set[int]
+) -> None:
+    known = Silent(of_seqs(silent))
+    bridged = known.bridge(of_seqs(one))
+
+    assert is_normal(bridged)
+    assert seqs(bridged) - silent == one - silent
+    assert all(not {start, end} & silent for start, end in bridged)
+    assert known.bridge(bridged) == bridged == known.bridge(of_seqs(one - silent))
+    # Between two ranges stands something that is not silent.
+    for (_, end), (start, _) in pairwise(bridged):
+        assert set(range(end + 1, start)) - silent
+    assert known.count_events(of_seqs(one)) == len(one - silent)

@@ -486,12 +486,16 @@ def test_fold_of_single_seqs_covers_those() -> None:
     assert marker.sections[0].covers == ((1, 1), (4, 4))
 
 
-def test_markers_in_the_span_are_not_covered() -> None:
-    assert covered(user("a"), pin(1), unpin(1), user("b"), fold(1, 4)) == ((1, 1), (4, 4))
+def test_markers_between_what_is_covered_leave_no_gap() -> None:
+    assert covered(user("a"), pin(1), unpin(1), user("b"), fold(1, 4)) == ((1, 4),)
+
+
+def test_markers_at_the_ends_of_what_is_covered_are_not_covered() -> None:
+    assert covered(user("a"), unpin(1), user("b"), unpin(1), fold(2, 4)) == ((3, 3),)
 
 
 def test_older_fold_in_the_span_is_no_hole() -> None:
-    assert covered(user("a"), user("b"), fold(1, 2), user("c"), fold(1, 4)) == ((1, 2), (4, 4))
+    assert covered(user("a"), user("b"), fold(1, 2), user("c"), fold(1, 4)) == ((1, 4),)
 
 
 def test_rewound_events_are_holes() -> None:
