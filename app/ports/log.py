@@ -122,6 +122,9 @@ class LogRead:
     index_digest: str = ""
     #: Only what follows a position was read: of what is before, an earlier read told.
     is_rest: bool = False
+    #: The newest reply of the reader, if it was folded or rewound away. Of an earlier position only
+    #: where nothing newer has come.
+    gone_reply: Event | None = None
     #: What stands beside the log and was read in the same statement; None: it was not.
     beside: "ReadBeside | None" = None
 

@@ -15,7 +15,7 @@ import structlog
 
 from app.core.canonical import Json
 from app.core.compile.adk.opening import find_opening_args
-from app.core.compile.breaks import find_break, newest_reply
+from app.core.compile.breaks import find_break, gone_reply, is_lost, newest_reply
 from app.core.compile.explicit_cache import Lifecycle, cache_segment, request_after
 from app.core.compile.inputs import BudgetAction, CompileInput, CompileOptions, CompileResult
 from app.core.compile.instruction import system_text
@@ -341,7 +341,12 @@ class CompileContext:
         if result.budget_actions or tightened(inputs, projection) is not None:
             return None
         reply = newest_reply(events, result, inputs.options.reader)
-        standing = whole_standing(reply, result, base_fingerprint=request.base_fingerprint)
+        standing = whole_standing(
+            reply,
+            result,
+            gone=read.gone_reply,
+            base_fingerprint=request.base_fingerprint,
+        )
         base_count = base_count_of(result, request.base_fingerprint)
         if standing is None or (base_count is not None and base_count < settled.part_count):
             return None
@@ -441,7 +446,11 @@ class CompileContext:
         """Tell how much of what the newest reply was compiled for still stands, and why not all."""
         reader = inputs.options.reader
         reply = newest_reply(read.events, result, reader)
-        whole = whole_standing(reply, result, base_fingerprint=request.base_fingerprint)
+        whole = whole_standing(
+            reply, result, gone=read.gone_reply, base_fingerprint=request.base_fingerprint
+        )
+        if is_lost(read.gone_reply, result):
+            reply = read.gone_reply
         if whole is not None or reply is None:
             return whole or NOTHING_STANDS
         # Only now is it worth to read what the reply was compiled from.
@@ -460,8 +469,12 @@ class CompileContext:
     def _stateless_standing(
         self, events: Log, request: CompileRequest, inputs: CompileInput, result: CompileResult
     ) -> Standing:
-        reply = newest_reply(events.events, result, inputs.options.reader)
-        whole = whole_standing(reply, result, base_fingerprint=request.base_fingerprint)
+        reader = inputs.options.reader
+        reply = newest_reply(events.events, result, reader)
+        gone = gone_reply(events.events, inputs.index, reader)
+        whole = whole_standing(reply, result, gone=gone, base_fingerprint=request.base_fingerprint)
+        if is_lost(gone, result):
+            reply = gone
         if whole is not None or reply is None:
             return whole or NOTHING_STANDS
         compiled_seq = reply.seq - 1 if reply.compiled_seq is None else reply.compiled_seq

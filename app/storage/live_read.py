@@ -23,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.calibration import Learnt
 from app.core.canonical import Json
 from app.core.compaction.due import Counters
+from app.core.compile.breaks import gone_reply
 from app.core.events import Event
 from app.core.index import Index, resolve
 from app.core.lanes import Reader
@@ -63,8 +64,8 @@ def reader_values(reader: Reader) -> tuple[str | None, str, str, str]:
 
 
 # Every row of a read has these columns; what it is says `row_kind`: s session, l lane, o the event
-# of the call that opened the reader's scope, e event. $6 is the version below which an event is
-# derived again, from its raw text.
+# of the call that opened the scope, e event, r the newest reply if it is not read any more.
+# $6 is the version below which an event is derived again, from its raw text.
 _EVENT: Final[LiteralString] = """
     e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived, e.derived_version,
     e.resolved, e.requested_ids::text AS requested_ids, e.marker, e.source_format, e.item_part,
@@ -180,6 +181,33 @@ _READ: Final[LiteralString] = (
             AND NOT log.live @> a.answer_seq
             AND NOT log.rewound @> a.answer_seq
     ),
+    gone_reply AS MATERIALIZED (
+        SELECT """
+    + _EVENT
+    + """
+        FROM (
+            SELECT max((r.value ->> 0)::bigint) AS seq
+            FROM lanes AS l
+            CROSS JOIN LATERAL json_each(l.replies) AS r
+            WHERE
+                l.session_uid = $1
+                AND l.branch = $3
+                AND l.isolation_scope IS NOT DISTINCT FROM $2
+                AND ($4 = '' OR r.key = $4)
+        ) AS newest
+        CROSS JOIN log
+        CROSS JOIN LATERAL (
+            SELECT
+                e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+                e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
+                e.item_part, e.raw
+            FROM events AS e
+            WHERE e.session_uid = $1 AND e.seq >= newest.seq AND e.seq <= newest.seq
+            ORDER BY e.seq
+            OFFSET 0
+        ) AS e
+        WHERE newest.seq <= log.as_of_seq AND NOT log.live @> newest.seq
+    ),
     shown_folds AS (
         SELECT f.seq
         FROM log
@@ -244,6 +272,8 @@ _READ: Final[LiteralString] = (
             SELECT e.lane FROM single_events AS e
             UNION
             SELECT e.lane FROM opening AS e
+            UNION
+            SELECT e.lane FROM gone_reply AS e
         )
     UNION ALL
     SELECT
@@ -263,6 +293,12 @@ _READ: Final[LiteralString] = (
         e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
         e.raw
     FROM opening AS e
+    UNION ALL
+    SELECT
+        'r', e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+        e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
+        e.raw
+    FROM gone_reply AS e
 """
 )
 
@@ -449,7 +485,7 @@ async def read_all(
 ) -> LogRead | None:
     """Read every event up to the head, however it is read now."""
     rows = await fetch(connection, _READ_ALL, key.uid, DERIVED_VERSION, FOREVER)
-    return _log_read(key, reader, rows, derive)
+    return _log_read(key, reader, rows, derive, has_all=True)
 
 
 async def read_all_at(
@@ -465,7 +501,7 @@ async def read_all_at(
     index = resolve((marker.seq, marker.marker) for marker in markers)
     rows = await fetch(connection, _READ_ALL, key.uid, DERIVED_VERSION, as_of_seq)
     state = await replayed_state(connection, key, index, up_to_seq=as_of_seq)
-    return _log_read(key, reader, rows, derive, then=(index, state))
+    return _log_read(key, reader, rows, derive, then=(index, state), has_all=True)
 
 
 # One shape of rows for all reads, sorted out in one pass.
@@ -479,6 +515,7 @@ def _log_read(
     *,
     then: tuple[Index, Mapping[str, Json]] | None = None,
     before: ReadBefore | None = None,
+    has_all: bool = False,
 ) -> LogRead | None:
     """Return what was read.
 
@@ -489,11 +526,13 @@ def _log_read(
         derive: for rows of an older version.
         then: index and session state of an earlier position.
         before: what an earlier read told.
+        has_all: every event is among the rows.
     """
     lanes = {row["lane"]: unpack_lane(orjson.loads(row["derived"])) for row in _of_kind(rows, "l")}
     events = [unpack_event(row, lanes[row["lane"]], derive) for row in _of_kind(rows, "e")]
     events.sort(key=attrgetter("seq"))
     openings = [unpack_event(row, lanes[row["lane"]], derive) for row in _of_kind(rows, "o")]
+    gone = [unpack_event(row, lanes[row["lane"]], derive) for row in _of_kind(rows, "r")]
     for row in _of_kind(rows, "s"):
         # Large integers of the state survive json, not orjson.
         incarnation, app_name, user_id, index, live, rewound, state, app, user = json.loads(
@@ -522,6 +561,7 @@ def _log_read(
             opening_args=_opening_args(openings or events, reader.isolation_scope),
             index_digest=digest,
             is_rest=is_rest,
+            gone_reply=gone_reply(events if has_all else gone, index_then, reader),
         )
     return None
 

@@ -177,6 +177,38 @@ async def test_a_fold_under_a_reply_is_named_as_the_break(api: Api) -> None:
     assert (found["break_reason"], found["break_seq"]) == ("compaction", fold["seq"])
 
 
+async def test_a_fold_over_the_newest_reply_itself_is_named_as_the_break(api: Api) -> None:
+    path = await talk(api)
+    await reply_to(api, path)
+    body = {"covers": {"from_seq": 1, "to_seq": 4}, "content": "in brief"}
+    fold = (await api.post(f"{path}/summaries", body)).json()
+    for fields in ({}, {}, {"explain": True}, {"as_of_seq": fold["seq"]}):
+        found = (await compiled(api, path, agent="agent", **fields))["cache"]
+        assert (found["break_reason"], found["break_seq"]) == ("compaction", fold["seq"])
+        assert found["shared_prefix_tokens"] == 0
+    # A new reply stands on what is there now.
+    await reply_to(api, path)
+    assert (await compiled(api, path, agent="agent"))["cache"]["break_reason"] is None
+
+
+async def test_a_rewind_of_the_newest_reply_is_the_break_if_what_it_stood_on_went_too(
+    api: Api,
+) -> None:
+    path = await talk(api)
+    await reply_to(api, path)
+    await api.post(f"{path}/rewind", {"to_seq": 3})
+    # The question that the reply answered is asked again: its request still begins this one.
+    found = (await compiled(api, path, agent="agent"))["cache"]
+    assert (found["break_reason"], found["break_seq"]) == (None, None)
+    assert found["shared_prefix_tokens"] > 0
+
+    marker = (await api.post(f"{path}/rewind", {"to_seq": 2})).json()
+    await api.append(path, user("something else"))
+    found = (await compiled(api, path, agent="agent"))["cache"]
+    assert (found["break_reason"], found["break_seq"]) == ("rewind", marker["seq"])
+    assert found["shared_prefix_tokens"] > 0
+
+
 async def test_changed_options_are_named_as_the_break(api: Api) -> None:
     path = await talk(api)
     await reply_to(api, path, system="Be brief.")

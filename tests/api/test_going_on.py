@@ -26,6 +26,12 @@ BODIES: Final = (
 )
 
 
+KINDS = (
+    *("user", "model", "model", "call", "call", "result", "late"),
+    *("fold", "fold_all", "rewind", "pin", "elide"),
+)
+
+
 @pytest.fixture
 async def replicas(database_url: str) -> AsyncIterator[list[httpx.AsyncClient]]:
     async with (
@@ -72,8 +78,7 @@ class Agent:
             "compiled_seq": answered["compiled_seq"],
             "usage_metadata": {"prompt_token_count": 50 + self._number},
         }
-        kinds = ("user", "model", "model", "call", "call", "result", "late", "fold", "pin", "elide")
-        match self._dice.choice(kinds):
+        match self._dice.choice(KINDS):
             case "user":
                 await self._append(user(f"question {self._number}"))
             case "model":
@@ -88,6 +93,11 @@ class Agent:
             case "fold" if self.head_seq > 6:
                 covers = {"from_seq": 1, "to_seq": self.head_seq // 2}
                 await self._mark("summaries", {"covers": covers, "content": "so far"})
+            case "fold_all" if self.head_seq > 6:
+                covers = {"from_seq": 1, "to_seq": self.head_seq}
+                await self._mark("summaries", {"covers": covers, "content": "all of it"})
+            case "rewind" if self.head_seq > 6:
+                await self._mark("rewind", {"to_seq": self.head_seq - self._dice.randint(2, 4)})
             case "pin" if self.head_seq:
                 await self._mark("pins", {"seqs": [self._dice.randint(1, self.head_seq)]})
             case "elide" if self.head_seq:

@@ -9,12 +9,15 @@ from collections.abc import Iterator, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.compile.breaks import BreakReason, find_break, gone_reply, is_lost
 from app.core.compile.order import is_reply
+from app.core.compile.pipeline import run_pipeline
 from app.core.events import Event
 from app.core.lanes import Lane, Reader
 from app.core.resolve import Log
 from app.formats import FORMATS
 from tests.property.compiling import at, compiled, parts_of
+from tests.property.settling import inputs_of, with_replies
 from tests.property.strategies import Step, build
 
 READER = Reader(agent="a")
@@ -91,3 +94,31 @@ def test_prefix_holds_when_events_land_between_a_compile_and_its_reply(
 @given(logs(None, 0, 1, 2, kinds=(*ORDINARY, *MARKING)), formats)
 def test_prefix_holds_between_markers(log: Log, format_name: str) -> None:
     assert list(broken_prefixes(log, format_name)) == []
+
+
+TAKEN_AWAY: tuple[BreakReason, ...] = ("compaction", "rewind", "pin", "elision", "overlap")
+
+
+@given(logs(None, 0, 1, 2, kinds=(*ORDINARY, *MARKING, "fold", "rewind_to")), formats)
+def test_what_a_reply_stood_on_is_there_or_said_to_be_lost_though_the_reply_is_gone(
+    log: Log, format_name: str
+) -> None:
+    log = with_replies(log, READER, format_name)
+    for head in range(1, len(log.events) + 1):
+        events, index = at(log, head)
+        inputs = inputs_of(log, head, READER, format_name)
+        now = run_pipeline(events, inputs)
+        reply = gone_reply(events, index, READER)
+        if reply is None or reply.compiled_fingerprint is None or reply.compiled_seq is None:
+            continue
+        then_inputs = inputs_of(log, reply.compiled_seq, READER, format_name)
+        then = run_pipeline(at(log, reply.compiled_seq)[0], then_inputs)
+        stands = now.chain[: len(then.chain)] == then.chain
+        assert is_lost(reply, now) == (not stands)
+        if not stands:
+            markers = [(event.seq, event.marker) for event in events if event.marker is not None]
+            found = find_break(reply, now, then, index=index, markers=markers)
+            assert found is not None
+            assert found.reason in TAKEN_AWAY
+            assert found.seq is not None
+            assert reply.compiled_seq < found.seq <= head

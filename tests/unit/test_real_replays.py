@@ -69,7 +69,7 @@ class Replay:
     def shared_tokens(self, result: CompileResult, counted: Counted) -> int:
         """Return what the service answers as ``shared_prefix_tokens``."""
         reply = newest_reply(tuple(self.events), result, self._options.reader)
-        standing = whole_standing(reply, result, base_fingerprint=None)
+        standing = whole_standing(reply, result, gone=None, base_fingerprint=None)
         assert standing is not None
         assert reply is not None
         assert standing.fingerprint == reply.compiled_fingerprint

@@ -6,7 +6,7 @@ then can be compiled again, since compile is pure; the first part that differs, 
 came since, are the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -93,6 +93,25 @@ def newest_reply(events: Events, result: CompileResult, reader: Reader) -> Event
     return newest or result.settled.reply
 
 
+def gone_reply(events: Iterable[Event], index: Index, reader: Reader) -> Event | None:
+    """Return the newest reply, shown or not, if it was folded or rewound away.
+
+    Args:
+        events: at least the newest reply, whatever became of it.
+        index: how the log is read.
+        reader: whose replies are looked at.
+    """
+    replies = (event for event in events if is_reply(event, reader))
+    newest = max(replies, key=lambda event: event.seq, default=None)
+    return None if newest is None or index.is_live(newest.seq) else newest
+
+
+def is_lost(gone: Event | None, result: CompileResult) -> bool:
+    """Tell whether what a reply that is gone was compiled for does not stand any more."""
+    recorded = gone.compiled_fingerprint if gone is not None else None
+    return recorded is not None and recorded not in result.chain
+
+
 def fingerprint_before(reply: Event, result: CompileResult) -> str:
     """Return the chain's value in front of the reply's response.
 
@@ -131,7 +150,7 @@ def find_break(
     """Return why the chain in front of the reply is not what the reply recorded, or None if it is.
 
     Args:
-        reply: from :func:`newest_reply`; it has ``compiled_fingerprint``.
+        reply: from :func:`newest_reply` or :func:`gone_reply`; it has ``compiled_fingerprint``.
         now: the compile at hand.
         then: what the log up to the reply's ``compiled_seq`` compiles to with today's options.
         index: the index of the compile at hand.
@@ -149,6 +168,8 @@ def find_break(
         return Break("budget" if is_cut else "option")
     compiled_seq = reply.compiled_seq if reply.compiled_seq is not None else reply.seq - 1
     found = cause_between(then, now, index=index, markers=markers, since_seq=compiled_seq)
+    if found is None and not index.is_live(reply.seq):
+        found = _newest_change(sorted(markers, key=lambda pair: pair[0]), reply.seq)
     return found or Break("overlap", reply.seq)
 
 

@@ -6,7 +6,7 @@ reply answered, or the base that the caller names.
 
 from dataclasses import dataclass
 
-from app.core.compile.breaks import Break, fingerprint_before, first_difference
+from app.core.compile.breaks import Break, fingerprint_before, first_difference, is_lost
 from app.core.compile.inputs import CompileResult
 from app.core.compile.projection import Counted
 from app.core.events import Event
@@ -33,21 +33,28 @@ NOTHING_STANDS = Standing(None)
 
 
 def whole_standing(
-    reply: Event | None, result: CompileResult, *, base_fingerprint: str | None
+    reply: Event | None,
+    result: CompileResult,
+    *,
+    gone: Event | None,
+    base_fingerprint: str | None,
 ) -> Standing | None:
     """Return what stands when the newest reply does, None when it does not.
 
     Args:
-        reply: the newest one that says what it was compiled for, if there is any.
+        reply: the newest one that is shown and says what it was compiled for, if there is any.
         result: the compile at hand.
+        gone: the newest reply, if it is not shown any more.
         base_fingerprint: of a request that the caller has sent.
     """
+    if is_lost(gone, result):
+        return None
     if reply is not None and fingerprint_before(reply, result) != reply.compiled_fingerprint:
         return None
-    named = (base_fingerprint, reply.compiled_fingerprint if reply else None)
+    replies = (each.compiled_fingerprint for each in (reply, gone) if each is not None)
     found = [
         Standing(result.chain.index(fingerprint), fingerprint)
-        for fingerprint in named
+        for fingerprint in (base_fingerprint, *replies)
         if fingerprint in result.chain
     ]
     return max(found, key=lambda standing: standing.parts or 0, default=NOTHING_STANDS)
