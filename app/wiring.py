@@ -356,6 +356,13 @@ def _parts(
     reads = PgCompactionReads(log, preparer.derive)
     recall_events = RecallEvents(database=database, log=log, search=PgEventSearch(), meter=meter)
     fold_events = FoldEvents(database=database, log=log, jobs=jobs, append_marker=append_marker)
+    spend = BoundedSpend(
+        database=database,
+        jobs=jobs,
+        spend=PgSummarySpend(),
+        count=tokens.count,
+        most_tokens=settings.tenant_summary_tokens,
+    )
     compact_session = CompactSession(
         database=database,
         reads=reads,
@@ -365,13 +372,7 @@ def _parts(
         append_marker=append_marker,
         schedule=schedule,
         providers=outside.providers,
-        spend=BoundedSpend(
-            database=database,
-            jobs=jobs,
-            spend=PgSummarySpend(),
-            count=tokens.count,
-            most_tokens=settings.tenant_summary_tokens,
-        ),
+        spend=spend,
         tokens=tokens,
         meter=meter,
     )
@@ -380,7 +381,7 @@ def _parts(
         queue=jobs,
         handlers=handlers(compact_session),
         meter=meter,
-        expire=ExpireSessions(database=database, sessions=sessions),
+        sweeps=(ExpireSessions(database=database, sessions=sessions), spend.forget_old_days),
         limits=WorkerLimits(
             jobs=settings.worker_jobs,
             per_tenant=settings.tenant_jobs,

@@ -11,7 +11,7 @@ rest. Killed, it leaves leases that run out; other workers take the jobs then.
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -43,7 +43,7 @@ KEEP_ENDED_S: Final = 7 * 86_400
 PRUNE_EVERY_S: Final = 3_600
 PRUNE_LIMIT: Final = 1_000
 #: How late a session may be erased after its time to live.
-EXPIRE_EVERY_S: Final = 30
+SWEEP_EVERY_S: Final = 30
 
 #: Spreads what would otherwise happen at once; nothing secret.
 _RANDOM: Final = random.Random()  # noqa: S311
@@ -74,10 +74,10 @@ class Worker:
         queue: JobQueue,
         handlers: Mapping[str, Handler],
         meter: Meter,
-        expire: Callable[[], Awaitable[int]] | None = None,
+        sweeps: Sequence[Callable[[], Awaitable[int]]] = (),
         limits: WorkerLimits | None = None,
     ) -> None:
-        """Take, beside what jobs need, what erases sessions whose time has passed."""
+        """Take, beside what jobs need, what takes away now and then what nobody needs any more."""
         self._database = database
         self._queue = queue
         self._handlers = handlers
@@ -87,8 +87,8 @@ class Worker:
         self._signal = asyncio.Event()
         self._stopping = False
         self._prune_at_s = time.monotonic() + _RANDOM.uniform(0, PRUNE_EVERY_S)
-        self._expire = expire
-        self._expire_at_s = time.monotonic() + _RANDOM.uniform(0, EXPIRE_EVERY_S)
+        self._sweeps = sweeps
+        self._sweep_at_s = time.monotonic() + _RANDOM.uniform(0, SWEEP_EVERY_S)
 
     def wake(self) -> None:
         """Look for work now; for whoever left some, on the worker's own loop."""
@@ -119,7 +119,7 @@ class Worker:
                 elif claimed:
                     pause_s = SHORTEST_PAUSE_S
                 await self._prune_sometimes()
-                await self._expire_sometimes()
+                await self._sweep_sometimes()
                 await self._wait(pause_s)
                 pause_s = min(pause_s * PAUSE_GROWTH, LONGEST_PAUSE_S)
             await self._stop(grace_s)
@@ -279,14 +279,15 @@ class Worker:
         if pruned:
             log.info("jobs_pruned", jobs=pruned)
 
-    async def _expire_sometimes(self) -> None:
-        if self._expire is None or time.monotonic() < self._expire_at_s:
+    async def _sweep_sometimes(self) -> None:
+        if time.monotonic() < self._sweep_at_s:
             return
-        self._expire_at_s = time.monotonic() + EXPIRE_EVERY_S
-        try:
-            await self._expire()
-        except StorageError:
-            log.warning("sessions_not_expired", exc_info=True)
+        self._sweep_at_s = time.monotonic() + SWEEP_EVERY_S
+        for sweep in self._sweeps:
+            try:
+                await sweep()
+            except StorageError:
+                log.warning("sweep_failed", exc_info=True)
 
 
 def _told(error: Exception) -> dict[str, Json]:

@@ -65,3 +65,6 @@ class SummarySpend(Protocol):
 
     async def spent(self, connection: Connection, tenant_id: str) -> int:
         """Return what is counted for today."""
+
+    async def forget(self, connection: Connection, *, older_than_days: int, limit: int) -> int:
+        """Forget days that are so long past, oldest first; return how many."""

@@ -9,6 +9,7 @@ pass the limit together. A request that may have been charged for without an ans
 """
 
 from datetime import date
+from typing import Final
 
 import structlog
 
@@ -25,6 +26,12 @@ from app.ports import (
 )
 
 log = structlog.get_logger(__name__)
+
+
+#: So long a day's count is kept, for whoever looks into what a month has cost.
+KEEP_DAYS: Final = 62
+#: So many at a time, and the rest with the next look.
+FORGET_AT_ONCE: Final = 1_000
 
 
 class BoundedSpend:
@@ -79,6 +86,17 @@ class BoundedSpend:
         if used := answer.input_tokens + answer.output_tokens:
             await self._correct(job, day, used - tokens)
         return answer
+
+    async def forget_old_days(self) -> int:
+        """Forget what nobody asks for any more; run now and then by every worker.
+
+        Raises:
+            StorageError: the database does not do it now.
+        """
+        async with self._database.transaction() as connection:
+            return await self._spend.forget(
+                connection, older_than_days=KEEP_DAYS, limit=FORGET_AT_ONCE
+            )
 
     async def _correct(self, job: Job, day: date, tokens: int) -> None:
         try:

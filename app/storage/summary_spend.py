@@ -31,6 +31,9 @@ class PgSummarySpend:
         row = await fetch_one(connection, _SPENT, tenant_id)
         return row["tokens"] if row else 0
 
+    async def forget(self, connection: AsyncConnection, *, older_than_days: int, limit: int) -> int:
+        return len(await fetch(connection, _FORGET, older_than_days, limit))
+
 
 _RESERVE: Final[LiteralString] = """
     INSERT INTO summary_spend AS s (tenant_id, day, requests, tokens)
@@ -53,4 +56,18 @@ _SPENT: Final[LiteralString] = """
     SELECT tokens
     FROM summary_spend
     WHERE tenant_id = $1 AND day = (statement_timestamp() AT TIME ZONE 'UTC')::date
+"""
+
+_FORGET: Final[LiteralString] = """
+    DELETE FROM summary_spend AS s
+    USING (
+        SELECT o.tenant_id, o.day
+        FROM summary_spend AS o
+        WHERE o.day < (statement_timestamp() AT TIME ZONE 'UTC')::date - $1::integer
+        ORDER BY o.day
+        LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ) AS old
+    WHERE s.tenant_id = old.tenant_id AND s.day = old.day
+    RETURNING s.day
 """

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, cast
 from uuid import uuid4
 
@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.core.errors import LeaseLostError
 from app.ports import Job, JobQueue, SessionKey, SummaryPrompt, SummaryProvider
-from app.services.bounded_spend import BoundedSpend
+from app.services.bounded_spend import KEEP_DAYS, BoundedSpend
 from app.settings import Settings
-from app.storage.database import PgDatabase
+from app.storage.database import PgDatabase, fetch
 from app.storage.migrate import migrate
 from app.storage.pool import create_engine
 from app.storage.summary_spend import PgSummarySpend
@@ -189,6 +189,32 @@ async def test_workers_that_race_never_pass_the_limit_together(engine: AsyncEngi
         assert await PgSummarySpend().spent(connection, "b") == 0
     assert await reserved(database, "b", 200, 200) is not None
     assert await reserved(database, "c", 201, 200) is None
+
+
+async def test_days_long_past_are_forgotten_and_no_others(engine: AsyncEngine) -> None:
+    database = PgDatabase(engine)
+    today = datetime.now(UTC).date()
+    ages = (0, 1, KEEP_DAYS, KEEP_DAYS + 1, KEEP_DAYS + 400)
+    async with database.transaction() as connection:
+        for age in ages:
+            await fetch(
+                connection,
+                "INSERT INTO summary_spend VALUES ($1, $2, 1, 10) RETURNING day",
+                "a",
+                today - timedelta(days=age),
+            )
+    spend = BoundedSpend(
+        database=database,
+        jobs=cast("JobQueue", _LostJobs()),
+        spend=PgSummarySpend(),
+        count=len,
+        most_tokens=100,
+    )
+
+    assert (await spend.forget_old_days(), await spend.forget_old_days()) == (2, 0)
+    async with database.connection() as connection:
+        rows = await fetch(connection, "SELECT day FROM summary_spend ORDER BY day DESC")
+    assert [(today - row["day"]).days for row in rows] == [0, 1, KEEP_DAYS]
 
 
 class _LostJobs:
