@@ -46,9 +46,9 @@ class SearchResult:
 
     #: Best first; of equal ones the newest first.
     hits: tuple[SearchHit, ...]
-    #: Everything from here on was looked at; 1 or less: all there is.
+    #: Whatever is not among the hits stands before this; 1 or less: it may stand anywhere.
     searched_from_seq: int
-    #: Nothing was left out for want of time.
+    #: Nothing was left out: neither for want of time, nor beyond the limit.
     is_complete: bool
 
 

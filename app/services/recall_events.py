@@ -60,9 +60,9 @@ class Recalled:
 
     #: Best first.
     hits: tuple[RecalledEvent, ...]
-    #: False when time ran out before everything was looked at.
+    #: False when something was left out.
     is_complete: bool
-    #: Where to go on, as ``before_seq``; None when all was looked at.
+    #: Where to go on, as ``before_seq``; None when nothing was left out, or it may stand anywhere.
     next_before_seq: int | None
     head_seq: int
 
@@ -102,7 +102,9 @@ class RecallEvents:
         return Recalled(
             hits=tuple(RecalledEvent(hit, session.index.fold_of(hit.seq)) for hit in result.hits),
             is_complete=result.is_complete,
-            next_before_seq=None if result.is_complete else result.searched_from_seq,
+            next_before_seq=None
+            if result.is_complete or result.searched_from_seq <= 1
+            else result.searched_from_seq,
             head_seq=session.head_seq,
         )
 

@@ -61,6 +61,7 @@ class PgEventSearch:
         if not query.terms:
             await _try_pattern(connection, query.text)
         best: list[_Ranked] = []
+        is_cut = False
         looked_from = query.ranges[-1][1] + 1 if query.ranges else 1
         for span in _chunks(query.ranges):
             left_s = until_s - self._monotonic_s()
@@ -69,12 +70,18 @@ class PgEventSearch:
                 if not best and looked_from > query.ranges[-1][1]:
                     raise _too_slow(query)
                 return SearchResult(_hits(best), looked_from, is_complete=False)
+            is_cut = is_cut or len(best) + len(rows) > query.limit
             best = _better(best, rows, query.limit)
             looked_from = span[0]
             if len(best) == query.limit and best[0][0] >= 1.0:
                 # Older ones cannot be better, and of equal ones the newest count.
+                is_cut = is_cut or looked_from > query.ranges[0][0]
                 break
-        return SearchResult(_hits(best), 1, is_complete=True)
+        if not is_cut:
+            return SearchResult(_hits(best), 1, is_complete=True)
+        # What a pattern matches is all alike, newest first; what was left of words may be anywhere.
+        oldest = best[0][1] if best and not query.terms else 1
+        return SearchResult(_hits(best), oldest, is_complete=False)
 
 
 def _too_slow(query: SearchQuery) -> Exception:
@@ -303,7 +310,8 @@ async def _search(
         *reader_values(query.reader or ANYONE),
         pack_multirange(intersect(query.ranges, (span,))),
         query.reader is not None,
-        query.limit,
+        # One more shows that something is left out.
+        query.limit + 1,
         query.snippet_characters,
         query.snippet_lead,
         query.text,

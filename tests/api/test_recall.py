@@ -186,6 +186,24 @@ async def test_a_search_goes_on_before_a_seq(api: Api) -> None:
     assert await recall(api, path, "blue", before_seq=1) == []
 
 
+@pytest.mark.parametrize("mode", ["text", "regex"])
+async def test_what_the_limit_leaves_out_is_told(api: Api, mode: str) -> None:
+    path = await api.session()
+    await api.append(path, *(user("blue") for _ in range(5)))
+    answers = [
+        (await api.post(f"{path}/recall", {"query": "blue", "mode": mode, "limit": limit})).json()
+        for limit in (4, 5, 6)
+    ]
+    assert [len(answer["hits"]) for answer in answers] == [4, 5, 5]
+    assert [answer["complete"] for answer in answers] == [False, True, True]
+    # What a pattern matches goes on with the next older one.
+    assert [answer["next_before_seq"] for answer in answers] == [
+        2 if mode == "regex" else None,
+        None,
+        None,
+    ]
+
+
 async def test_an_empty_session_has_nothing(api: Api) -> None:
     path = await api.session()
     answer = await api.post(f"{path}/recall", {"query": "x"})

@@ -82,8 +82,9 @@ class RecallAnswer(BaseModel):
     """What was found, best first."""
 
     hits: list[HitAnswer]
-    #: False when time ran out; `next_before_seq` says where to go on.
+    #: False when something was left out: time ran out, or there is more than `limit`.
     complete: bool
+    #: Where to go on; null where what is left may stand anywhere: a larger `limit` finds it.
     next_before_seq: int | None
 
 
