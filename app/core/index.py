@@ -16,7 +16,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from app.core.events import Activation, Elision, Fold, Marker, Pin, Rewind, Section, Undo, Unpin
+from app.core.events import (
+    Activation,
+    ActivationRequest,
+    Elision,
+    ElisionRequest,
+    Fold,
+    Marker,
+    MarkerRequest,
+    Pin,
+    Rewind,
+    Section,
+    Undo,
+    UndoRequest,
+    Unpin,
+)
 from app.core.lanes import Lane
 from app.core.ranges import (
     EMPTY,
@@ -195,6 +209,26 @@ def fold_statuses(markers: Iterable[tuple[int, Marker]]) -> Mapping[int, FoldSta
 def effective_markers(markers: Iterable[tuple[int, Marker]]) -> frozenset[int]:
     """Return the seqs of the markers that have an effect."""
     return _Read(markers).effective_seqs
+
+
+def already_done(markers: Sequence[tuple[int, Marker]], request: MarkerRequest) -> int | None:
+    """Return the marker that already has the effect that is asked for; None if it would be new.
+
+    Of an undo or an activation the newest that aims at the same marker and has an effect, of an
+    elision the newest of those by which all its events are the same stubs already.
+    """
+    if isinstance(request, UndoRequest | ActivationRequest):
+        kind = Undo if isinstance(request, UndoRequest) else Activation
+        wanted = kind(request.target_seq)
+        effective = effective_markers(markers)
+        same = (seq for seq, marker in markers if marker == wanted and seq in effective)
+        return max(same, default=None)
+    if isinstance(request, ElisionRequest):
+        index = resolve(markers)
+        elided = [index.elision_of(seq) for seq in request.seqs]
+        found = [e.marker_seq for e in elided if e and e.keep_chars == request.keep_chars]
+        return max(found, default=None) if len(found) == len(elided) else None
+    return None
 
 
 class _Read:

@@ -27,6 +27,7 @@ from app.core.errors import (
     RewindTargetError,
 )
 from app.core.events import (
+    KIND_BY_MARKER,
     Activation,
     ActivationRequest,
     Elision,
@@ -508,9 +509,7 @@ class Resolver:
 
     def _elision(self, request: ElisionRequest) -> Elision:
         for seq in request.seqs:
-            header = self.facts.headers.get(seq)
-            if header is None or header.is_marker:
-                raise InvalidEventError(f"seq {seq} is no event of this session", pointer="/seqs")
+            self._content_at(seq)
             if contains(self.facts.index.pinned, seq):
                 raise InvalidEventError(f"seq {seq} is pinned", pointer="/seqs")
         return Elision(of_seqs(request.seqs), request.keep_chars)
@@ -519,15 +518,24 @@ class Resolver:
         """Return the seqs with their whole call groups."""
         wanted: set[int] = set()
         for seq in seqs:
-            header = self.facts.headers.get(seq)
-            if header is None or header.is_marker:
-                raise InvalidEventError(f"seq {seq} is no event of this session", pointer="/seqs")
+            header = self._content_at(seq)
             owners = {owner for owner in header.owner_seqs if owner is not None}
             for call_seq in {seq, *owners}:
                 wanted.add(call_seq)
                 for call in self.facts.calls_by_seq.get(call_seq, ()):
                     wanted.update(call.answers)
         return of_seqs(wanted)
+
+    def _content_at(self, seq: int) -> Header:
+        """Return the header of an event that can be pinned or elided: one with content."""
+        header = self.facts.headers.get(seq)
+        if header is None:
+            raise InvalidEventError(f"seq {seq} is no event of this session", pointer="/seqs")
+        if header.is_marker:
+            kind = KIND_BY_MARKER[type(dict(self.facts.markers)[seq])]
+            detail = f"seq {seq} is a marker ({kind}), and has nothing to read"
+            raise InvalidEventError(detail, pointer="/seqs")
+        return header
 
     def _timed_fold(self, request: TimedCompactionRequest, event: Event) -> Fold:
         wanted = of_seqs(

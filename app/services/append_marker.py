@@ -8,7 +8,15 @@ from uuid import UUID
 
 from app.core.canonical import Json, canonical_json
 from app.core.errors import FoldlineError, InvalidInputError
-from app.core.events import USER, FoldRequest, MarkerRequest
+from app.core.events import (
+    USER,
+    ActivationRequest,
+    ElisionRequest,
+    FoldRequest,
+    MarkerRequest,
+    UndoRequest,
+)
+from app.core.index import already_done
 from app.core.json_text import RawItem
 from app.core.resolve import Facts, Resolver, needs_of
 from app.formats.adk import marker_body
@@ -23,7 +31,14 @@ from app.ports import (
     SessionKey,
 )
 from app.services import idempotency
-from app.services.append_events import Append, AppendEvents, AppendResult, AppendStep, restored
+from app.services.append_events import (
+    Append,
+    AppendedEvent,
+    AppendEvents,
+    AppendResult,
+    AppendStep,
+    restored,
+)
 from app.services.idempotency import IdempotentRequest
 from app.services.prepare_events import PreparedEvent, SentBatch, uuid7
 
@@ -78,7 +93,8 @@ class AppendMarker:
         self._meter = meter
 
     async def __call__(self, marker: NewMarker, *, check: CheckStep | None = None) -> AppendResult:
-        """Append the marker; its seq is that of the only event appended.
+        """Append the marker; its seq is that of the only event appended. What has its effect
+        already is not appended again: then the one event is a duplicate, the marker that is there.
 
         Raises:
             InvalidInputError: the marker reaches nothing, with the pointer of the marker.
@@ -97,6 +113,12 @@ class AppendMarker:
                 self._meter.request_repeated()
                 return restored(kept)
             session = await self._append.lock(connection, marker.key, op="marker")
+            repeated = await self._repeated(connection, marker, session)
+            if repeated is not None:
+                await idempotency.keep(
+                    self._keys, connection, marker.idempotent, asdict(repeated), key=marker.key
+                )
+                return repeated
             step = await self.insert(connection, session, foreseen)
             if check is not None:
                 await check(step)
@@ -106,6 +128,19 @@ class AppendMarker:
             )
         self.count(step, source="api")
         return result
+
+    async def _repeated(
+        self, connection: Connection, marker: NewMarker, session: LockedSession
+    ) -> AppendResult | None:
+        """Return the marker that already does what this one would, as a repeat of it."""
+        if not isinstance(marker.request, UndoRequest | ActivationRequest | ElisionRequest):
+            return None
+        seq = already_done(await self._log.markers(connection, marker.key), marker.request)
+        event = None if seq is None else await self._log.get_event(connection, marker.key, seq)
+        if event is None:
+            return None
+        same = AppendedEvent(id=event.id, seq=seq, tokens=0, item=0, is_duplicate=True)
+        return AppendResult(appended=(same,), head_seq=session.head_seq)
 
     def count(self, step: AppendStep, *, source: str) -> None:
         """Count what a step has stored; to be called when its transaction has committed."""

@@ -32,6 +32,7 @@ from app.services.append_events import AppendResult
 from app.services.append_marker import AppendMarker, NewMarker
 from app.services.compaction_jobs import KINDS
 from app.services.idempotency import IdempotentRequest
+from app.services.prepare_events import Note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,17 @@ class FoldView:
     def tokens_after(self) -> int:
         """Tokens of all sections."""
         return sum(view.section.tokens for view in self.sections)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What whoever wrote the summary should know of it."""
+        if self.tokens_after < self.tokens_before:
+            return ()
+        detail = (
+            f"the summary takes {self.tokens_after} tokens in place of {self.tokens_before}: "
+            "it makes requests no shorter"
+        )
+        return (Note("/content", detail),)
 
 
 class FoldEvents:

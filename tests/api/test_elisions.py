@@ -52,6 +52,30 @@ async def test_an_elided_result_is_a_stub_until_it_is_undone(api: Api) -> None:
     assert (await compiled(api, path, as_of_seq=4))["request"] == whole["request"]
 
 
+async def test_what_is_elided_already_is_answered_and_not_elided_again(api: Api) -> None:
+    path = await session(api)
+    body = {"seqs": [3], "keep_chars": 6}
+    first = await api.post(f"{path}/elisions", body)
+    again = await api.post(f"{path}/elisions", body)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    # More of it, or another event beside it, is something new.
+    for new in ({**body, "keep_chars": 7}, {"seqs": [3, 4], "keep_chars": 7}):
+        assert (await api.post(f"{path}/elisions", new)).status_code == 201
+    undone = [await api.post(f"{path}/elisions/7/undo") for _ in range(2)]
+    assert [answer.status_code for answer in undone] == [201, 200]
+    assert (await api.get(path)).json()["head_seq"] == 8
+
+
+async def test_a_marker_cannot_be_elided_or_pinned_and_is_named_for_what_it_is(api: Api) -> None:
+    path = await session(api)
+    await api.post(f"{path}/elisions", {"seqs": [3]})
+    for kind in ("elisions", "pins"):
+        answer = await api.post(f"{path}/{kind}", {"seqs": [5]})
+        assert answer.status_code == 422
+        assert "seq 5 is a marker (elision)" in answer.json()["detail"]
+
+
 async def test_the_log_keeps_the_body_and_a_search_finds_it(api: Api) -> None:
     path = await session(api)
     await api.post(f"{path}/elisions", {"seqs": [3], "keep_chars": 6})

@@ -24,7 +24,39 @@ async def fold(api: Api, path: str, **fields: Any) -> dict[str, Any]:
     answer = await api.post(f"{path}/summaries", body)
     assert answer.status_code == 201, answer.text
     found: dict[str, Any] = answer.json()
+    del found["warnings"]
     return found
+
+
+async def test_a_summary_that_saves_nothing_is_taken_with_a_warning(api: Api) -> None:
+    path = await four(api)
+    body = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "much more than was said " * 9}
+    answer = await api.post(f"{path}/summaries", body)
+
+    assert answer.status_code == 201
+    found = answer.json()
+    assert found["tokens_after"] > found["tokens_before"]
+    (warning,) = found["warnings"]
+    assert warning["pointer"] == "/content"
+    assert (
+        f"{found['tokens_after']} tokens in place of {found['tokens_before']}" in warning["detail"]
+    )
+    assert (await texts(api, path))[0].startswith("much more")
+
+
+async def test_what_is_undone_or_active_already_is_answered_and_not_done_again(api: Api) -> None:
+    path = await four(api)
+    await fold(api, path, activation="staged")
+    for action, seq in (("activate", 6), ("undo", 7)):
+        first = await api.post(f"{path}/compactions/5/{action}")
+        again = await api.post(f"{path}/compactions/5/{action}")
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert first.json() == again.json()
+        assert (again.json()["seq"], again.headers["ETag"]) == (seq, f'"{seq}"')
+    # An undo that was undone itself has no effect, so it can be done again.
+    await api.post(f"{path}/compactions/7/undo")
+    third = await api.post(f"{path}/compactions/5/undo")
+    assert (third.status_code, third.json()["seq"]) == (201, 9)
 
 
 async def test_a_caller_s_summary_stands_for_what_it_covers(api: Api) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from app.api.answers import json_answer, text_answer
+from app.api.answers import json_answer
 from app.api.bodies import JsonBody, json_body, request_body
 from app.api.cursors import make_cursor, read_cursor
 from app.api.dependencies import (
@@ -16,24 +16,24 @@ from app.api.dependencies import (
     requires,
     writes,
 )
+from app.api.marker_answers import marker_answer
 from app.api.schemas.compactions import (
     CompactionAnswer,
     CompactionRequest,
     CompactionsPage,
     CompactionsQuery,
     JobLeft,
+    SummaryAnswer,
     SummaryRequest,
     UnfoldedAnswer,
     compaction_answer,
     nothing_folded,
+    summary_answer,
 )
-from app.api.schemas.events import EventAnswer, event_text
+from app.api.schemas.events import EventAnswer
 from app.api.schemas.fields import SeqInPath
 from app.core.canonical import Json
 from app.core.errors import InvalidInputError
-from app.ports import SessionKey
-from app.services.append_events import AppendResult
-from app.services.bundle import Services
 from app.services.request_compaction import Requested
 
 router: Final = APIRouter()
@@ -51,7 +51,7 @@ SummaryBody = Annotated[JsonBody[SummaryRequest], Depends(json_body(SummaryReque
 @router.post(
     "/v1/sessions/{sid}/summaries",
     status_code=201,
-    response_model=CompactionAnswer,
+    response_model=SummaryAnswer,
     openapi_extra=request_body(SummaryRequest),
 )
 async def append_summary(
@@ -64,7 +64,7 @@ async def append_summary(
     summary = body.model.to_domain(to.key, expected_seq, to.idempotency.of(body.digest))
     view, result = await bundle.fold_events.append_summary(summary)
     return json_answer(
-        compaction_answer(view),
+        summary_answer(view),
         status=201,
         head_seq=result.head_seq,
         is_replayed=result.is_replayed,
@@ -150,13 +150,14 @@ async def get_compaction(bundle: ServicesHere, key: SessionHere, seq: SeqInPath)
     dependencies=CAN_WRITE,
     status_code=201,
     response_model=EventAnswer,
+    responses={200: {"model": EventAnswer}},
 )
 async def activate_compaction(
     bundle: ServicesHere, key: SessionHere, seq: SeqInPath, header: Idempotency
 ) -> Response:
     """Use a staged fold from now on."""
     result = await bundle.fold_events.activate(key, seq, idempotent=header.of(b""))
-    return await _marker_answer(bundle, key, result)
+    return await marker_answer(bundle, key, result)
 
 
 @router.post(
@@ -164,17 +165,11 @@ async def activate_compaction(
     dependencies=CAN_WRITE,
     status_code=201,
     response_model=EventAnswer,
+    responses={200: {"model": EventAnswer}},
 )
 async def undo_compaction(
     bundle: ServicesHere, key: SessionHere, seq: SeqInPath, header: Idempotency
 ) -> Response:
     """Take the effect of a fold back, or that of another marker."""
     result = await bundle.fold_events.undo(key, seq, idempotent=header.of(b""))
-    return await _marker_answer(bundle, key, result)
-
-
-async def _marker_answer(bundle: Services, key: SessionKey, result: AppendResult) -> Response:
-    view = await bundle.read_events.one(key, result.appended[0].seq or 0)
-    return text_answer(
-        event_text(view), status=201, head_seq=result.head_seq, is_replayed=result.is_replayed
-    )
+    return await marker_answer(bundle, key, result)

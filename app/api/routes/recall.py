@@ -16,7 +16,8 @@ from app.api.dependencies import (
     expected,
     requires,
 )
-from app.api.schemas.events import EventAnswer, event_text
+from app.api.marker_answers import marker_answer
+from app.api.schemas.events import EventAnswer
 from app.api.schemas.fields import SeqInPath
 from app.api.schemas.recall import (
     ElisionRequestBody,
@@ -28,9 +29,7 @@ from app.api.schemas.recall import (
     expand_text,
     recall_answer,
 )
-from app.ports import Principal, SessionKey
-from app.services.append_events import AppendResult
-from app.services.bundle import Services
+from app.ports import Principal
 from app.services.elide_events import NewElision
 
 router: Final = APIRouter()
@@ -75,6 +74,7 @@ async def expand_events(
     dependencies=CAN_WRITE,
     status_code=201,
     response_model=EventAnswer,
+    responses={200: {"model": EventAnswer}},
     openapi_extra=request_body(ElisionRequestBody),
 )
 async def elide_events(
@@ -92,7 +92,7 @@ async def elide_events(
         expected_seq=expected(body.model.expected_seq, head_in_header),
         idempotent=header.of(body.digest),
     )
-    return await _marker_answer(bundle, key, await bundle.elide_events(wanted))
+    return await marker_answer(bundle, key, await bundle.elide_events(wanted))
 
 
 @router.post(
@@ -100,20 +100,14 @@ async def elide_events(
     dependencies=CAN_WRITE,
     status_code=201,
     response_model=EventAnswer,
+    responses={200: {"model": EventAnswer}},
 )
 async def undo_elision(
     bundle: ServicesHere, key: SessionHere, seq: SeqInPath, header: Idempotency
 ) -> Response:
     """Bring the bodies back."""
     result = await bundle.elide_events.undo(key, seq, idempotent=header.of(b""))
-    return await _marker_answer(bundle, key, result)
-
-
-async def _marker_answer(bundle: Services, key: SessionKey, result: AppendResult) -> Response:
-    view = await bundle.read_events.one(key, result.appended[0].seq or 0)
-    return text_answer(
-        event_text(view), status=201, head_seq=result.head_seq, is_replayed=result.is_replayed
-    )
+    return await marker_answer(bundle, key, result)
 
 
 def _check_reader(caller: Principal, reader: ReaderFields | None) -> None:

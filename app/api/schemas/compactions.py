@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from app.api.schemas.events import Warned, warning_answer
 from app.api.schemas.fields import (
     MAX_PAGE,
     MAX_SEQ,
@@ -222,6 +223,13 @@ class CompactionAnswer(BaseModel):
     sections: list[SectionAnswer]
 
 
+class SummaryAnswer(CompactionAnswer):
+    """A fold of the caller's own."""
+
+    #: It is taken all the same: a summary that is no shorter than what it stands for.
+    warnings: list[Warned]
+
+
 class NothingFolded(BaseModel):
     """Why the last look for something to fold found nothing."""
 
@@ -269,6 +277,12 @@ def compaction_answer(view: FoldView) -> dict[str, Any]:
         **{key: view.details.get(key) for key in DETAILS},
         "sections": [_section(section) for section in view.sections],
     }
+
+
+def summary_answer(view: FoldView) -> dict[str, Any]:
+    """Return a fold of the caller's own as it is answered when it is made."""
+    warnings = [warning_answer(note) for note in view.notes]
+    return {**compaction_answer(view), "warnings": warnings}
 
 
 def _section(view: SectionView) -> dict[str, Any]:
