@@ -195,6 +195,7 @@ def _is_plain_marker(event: Event, events: list[Event]) -> bool:
             for section in marker.sections
             for start, end in section.covers
             for seq in range(start, end + 1)
+            if log[seq - 1].marker is None
         }
         # Avoided: holes, which google-adk has none of, and a range over several lanes, which it
         # hides from whoever sees the summary and from no one else.

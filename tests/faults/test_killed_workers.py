@@ -141,6 +141,8 @@ def _assert_folded_once(client: httpx.Client, path: str, turns: int) -> None:
     for fold in folds:
         assert fold["status"] == "active"
         said += [seq for start, end in fold["covers"] for seq in range(start, end + 1)]
+    # A range may run over folds that were made meanwhile.
+    said = [seq for seq in said if seq not in {fold["seq"] for fold in folds}]
     assert len(said) == len(set(said)) == turns * 2
     assert len(folds) == turns // 2
 
