@@ -131,6 +131,11 @@ class SessionExistsError(ConflictError):
 
     code = "session_exists"
 
+    def __init__(self, detail: str | None = None, *, pointer: str = "") -> None:
+        super().__init__(detail)
+        #: JSON pointer to what the session has otherwise; empty where it had to be new.
+        self.pointer = pointer
+
 
 class TenantExistsError(ConflictError):
     """The tenant exists already."""

@@ -8,7 +8,7 @@ Gemini      prompt_token_count or promptTokenCount, cached_content_token_count; 
 ours        input_tokens, cached_tokens, cache_write_tokens, output_tokens; the input is all
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +48,10 @@ _OUTPUT: Final = (
 )
 _CACHED: Final = ("cached_tokens", "cached_content_token_count", "cachedContentTokenCount")
 _WRITTEN: Final = ("cache_write_tokens",)
+_COUNTS: Final = frozenset(
+    (*_PARTIAL_READ, *_PARTIAL_WRITE, *_INPUT, *_OUTPUT, *_CACHED, *_WRITTEN)
+)
+_MUST_BE: Final = f"must be a count of tokens: an integer from 0 to {_MOST - 1}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +89,33 @@ def read_usage(value: Mapping[str, Json]) -> Usage:
     )
 
 
+def wrong_counts(value: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """Yield what is told as a count and is none: ``(pointer, what it must be)``."""
+    for key, count in value.items():
+        if key in _COUNTS and count is not None and not _is_count(count):
+            yield f"/{key}", _MUST_BE
+    for details in _DETAILS:
+        inner = value.get(details)
+        # Gemini's details of this name are a list by modality, and say nothing of caches.
+        if inner is not None and not isinstance(inner, dict | list):
+            yield f"/{details}", "must be an object"
+        for key, count in inner.items() if isinstance(inner, dict) else ():
+            if key in _COUNTS and count is not None and not _is_count(count):
+                yield f"/{details}/{key}", _MUST_BE
+
+
+def has_counts(value: Mapping[str, Json]) -> bool:
+    """Tell whether a usage object says anything that is known here."""
+    return any(key in _COUNTS and value[key] is not None for key in value)
+
+
+def _is_count(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
 def _first(value: Mapping[str, Json], keys: tuple[str, ...]) -> int | None:
     for key in keys:
         count = value.get(key)
-        if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MOST:
+        if isinstance(count, int) and _is_count(count):
             return count
     return None

@@ -16,7 +16,7 @@ from app.core.contents import FunctionCall, Part, Role, Text, responses
 from app.core.errors import InvalidEventError
 from app.core.events import USER, CacheMetadata, Event
 from app.core.lanes import Lane
-from app.core.usage import read_usage
+from app.core.usage import read_usage, wrong_counts
 from app.formats.adk_files import convert_item
 from app.formats.fields import MAX_SEQ, Fields, Notes, Shape, pointer_to, refuse_deep
 from app.formats.markers import (
@@ -74,6 +74,22 @@ _PASSED_THROUGH: Final = (
     "status",
     "masked_by",
     "tokens",
+)
+#: Fields of an event that only say whose it is, and when.
+_SAYING_NOTHING: Final = frozenset(
+    {
+        "id",
+        "invocation_id",
+        "author",
+        "timestamp",
+        "branch",
+        "isolation_scope",
+        "node_info",
+        "seq",
+        "status",
+        "masked_by",
+        "tokens",
+    }
 )
 _EVENT = Shape(
     "an event",
@@ -169,6 +185,8 @@ def parse_event(value: Json, *, allow_markers: bool = False) -> ParsedEvent:
     notes: Notes = []
     fields = _EVENT.read(value, "", notes)
     notes.extend((pointer_to("", key), "unknown key, ignored") for key in fields.unknown)
+    if not any(key not in _SAYING_NOTHING for key in fields):
+        notes.append(("", "the event says nothing: it is stored and read by no one"))
     actions_shape = _SERVICE_ACTIONS if allow_markers else _ACTIONS
     actions = actions_shape.read_strictly(fields.mapping("actions"), fields.at("actions"), notes)
     _check_passed_through(fields, actions)
@@ -267,40 +285,55 @@ def _long_running(part: Part, long_running_ids: frozenset[str]) -> Part:
     return part
 
 
-def _prompt_tokens(fields: Fields) -> int | None:
-    usage = fields.mapping("usage_metadata")
-    return read_usage(usage).input_tokens if usage else None
-
-
 def _transcription(fields: Fields, key: str) -> str | None:
     if key not in fields:
         return None
     return _TRANSCRIPTION.read(fields.value(key), fields.at(key), fields.notes).text("text") or ""
 
 
+def _prompt_tokens(fields: Fields) -> int | None:
+    """Return the input tokens that the model's provider reported."""
+    usage = fields.mapping("usage_metadata")
+    if not usage:
+        return None
+    for pointer, detail in wrong_counts(usage):
+        fields.notes.append((fields.at("usage_metadata") + pointer, f"{detail}; ignored"))
+    return read_usage(usage).input_tokens
+
+
 def _cache_metadata(fields: Fields) -> CacheMetadata | None:
-    """Return what is said of an explicit cache; what cannot be read says nothing."""
+    """Return what is said of an explicit cache; without fingerprint and count it says nothing."""
     if "cache_metadata" not in fields:
         return None
-    notes: Notes = []
-    cache = _CACHE_METADATA.read(fields.mapping("cache_metadata"), "", notes)
-    fingerprint, count = cache.value("fingerprint"), cache.value("contents_count")
-    name, used = cache.value("cache_name"), cache.value("invocations_used")
-    if not isinstance(fingerprint, str) or not isinstance(count, int) or not 0 <= count < MAX_SEQ:
+    cache = _CACHE_METADATA.read(
+        fields.value("cache_metadata"), fields.at("cache_metadata"), fields.notes
+    )
+    fingerprint = cache.identifier("fingerprint", max_bytes=MAX_ID_BYTES)
+    count = cache.seq("contents_count", least=0)
+    name, used = cache.text("cache_name"), cache.seq("invocations_used", least=0)
+    expire_time, created_at = _moment(cache, "expire_time"), _moment(cache, "created_at")
+    if fingerprint is None or count is None:
+        missing = "contents_count" if fingerprint else "fingerprint"
+        cache.note(missing, "without it nothing is known of a cache")
         return None
     return CacheMetadata(
         fingerprint=fingerprint,
         contents_count=count,
-        cache_name=name if isinstance(name, str) else None,
-        expire_time=_number(cache.value("expire_time")),
-        created_at=_number(cache.value("created_at")),
-        invocations_used=used if isinstance(used, int) and 0 <= used < MAX_SEQ else None,
+        cache_name=name,
+        expire_time=expire_time,
+        created_at=created_at,
+        invocations_used=used,
     )
 
 
-def _number(value: Json) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < MAX_SEQ else None  # type: ignore[arg-type]
+def _moment(cache: Fields, key: str) -> float | None:
+    """Return seconds since the epoch."""
+    value = cache.value(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MAX_SEQ:
+        raise cache.wrong(key, "must be a number: seconds since 1970")
+    return float(value)
 
 
 def _names(fields: Fields, key: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from app.core.errors import (
     ConcurrentAppendError,
     EventIdReusedError,
     FoldlineError,
+    SessionExistsError,
     SessionNotFoundError,
 )
 from app.core.events import Rewind, Undo
@@ -33,6 +34,7 @@ from app.ports import (
     NewEvent,
     NewSession,
     SessionKey,
+    SessionRow,
     Sessions,
     TokenCounter,
 )
@@ -162,7 +164,9 @@ class AppendEvents:
         waited_s: float,
     ) -> AppendResult | None:
         """Append in one statement; None where that is not enough."""
-        if append.idempotent is not None or append.batch.allow_markers:
+        # Whose the session is, which `create` names, is only looked at under the lock.
+        is_plain = append.idempotent is None and append.create is None
+        if not is_plain or append.batch.allow_markers:
             return None
         fresh = fresh_events(prepared, {})
         followed = await self._follow(append.key, fresh, expected_seq=append.expected_seq)
@@ -230,6 +234,8 @@ class AppendEvents:
             session = await self._log.lock_session(connection, key)
         if session is None:
             raise SessionNotFoundError
+        if create is not None:
+            check_owner(session, create, pointer="/create")
         return session
 
     async def prepare(self, append: Append) -> Sequence[PreparedEvent]:
@@ -328,6 +334,18 @@ class AppendEvents:
 
 def _source(append: Append) -> str:
     return "api" if append.batch.source_format == NATIVE else "import"
+
+
+def check_owner(session: LockedSession | SessionRow, new: NewSession, *, pointer: str = "") -> None:
+    """Refuse a session that is another app's or user's than the one that was asked for.
+
+    Raises:
+        SessionExistsError: it is, with a pointer to which.
+    """
+    for name in ("app_name", "user_id"):
+        if getattr(session, name) != getattr(new, name):
+            detail = f"the session exists with another {name}"
+            raise SessionExistsError(detail, pointer=f"{pointer}/{name}")
 
 
 def restored(kept: Mapping[str, Any]) -> AppendResult:

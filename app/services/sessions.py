@@ -1,6 +1,6 @@
 """Open, read, change, list, fork and erase sessions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -27,7 +27,7 @@ from app.ports import (
     Sessions,
 )
 from app.services import idempotency
-from app.services.append_events import AppendStep
+from app.services.append_events import AppendStep, check_owner
 from app.services.append_marker import AppendMarker, NewMarker
 from app.services.enforce_quotas import EnforceQuotas
 from app.services.idempotency import IdempotentRequest
@@ -45,6 +45,8 @@ class SessionView:
     state: Mapping[str, Json]
     is_new: bool = False
     is_replayed: bool = False
+    #: What was asked for when the session was there already, and it has otherwise.
+    differing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +125,9 @@ class ManageSessions:
         if not is_new:
             if must_be_new:
                 raise SessionExistsError
-            if (view.row.app_name, view.row.user_id) != (new.app_name, new.user_id):
-                raise SessionExistsError("the session exists with another app_name or user_id")
-        return SessionView(view.row, view.state, is_new=is_new)
+            check_owner(view.row, new)
+        differing = () if is_new else tuple(_differing(view, new))
+        return SessionView(view.row, view.state, is_new=is_new, differing=differing)
 
     async def get(self, key: SessionKey) -> SessionView:
         """Return the session.
@@ -264,6 +266,21 @@ class ManageSessions:
             shared[owner] = found
         app, user = found
         return SessionView(row, merge_state(row.state, app=app, user=user))
+
+
+def _differing(view: SessionView, new: NewSession) -> Iterator[str]:
+    """Yield the fields that a session was asked for with, and has otherwise; not naming one asks
+    for nothing."""
+    row = view.row
+    state = merge_state(new.state, app=new.app_state, user=new.user_state)
+    if any(key not in view.state or view.state[key] != value for key, value in state.items()):
+        yield "state"
+    if new.policy is not None and new.policy != row.policy:
+        yield "policy"
+    if new.metadata and dict(new.metadata) != dict(row.metadata):
+        yield "metadata"
+    if new.ttl_s is not None and new.ttl_s != row.ttl_s:
+        yield "ttl_s"
 
 
 def validate_policy_of(policy: Json) -> None:

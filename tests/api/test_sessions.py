@@ -337,3 +337,35 @@ async def test_a_database_without_schema_is_not_ready(empty_database_url: str) -
         answer = await Api(client).get("/startupz")
         assert answer.status_code == 503
         assert "migrate" in answer.json()["checks"]["schema"]
+
+
+async def test_what_an_existing_session_has_otherwise_is_told(api: Api) -> None:
+    fields = {"policy": {"pins": {"max_tokens": 100}}, "metadata": {"a": 1}, "ttl_s": 60}
+    owner = {"app_name": "app", "user_id": uuid4().hex}
+    path = await api.session(state={"k": 1, "user:u": 2}, **owner, **fields)
+    same = {"state": {"k": 1, "user:u": 2}, **owner, **fields}
+    for asked in (same, owner):
+        answer = await api.put(path, asked)
+        assert answer.status_code == 200
+        assert "warnings" not in answer.json()
+    other = {"state": {"k": 2}, "policy": {}, "metadata": {"a": 2}, "ttl_s": 61}
+    for name, value in other.items():
+        answer = await api.put(path, {**same, name: value})
+        assert answer.status_code == 200
+        assert [each["pointer"] for each in answer.json()["warnings"]] == [f"/{name}"]
+    # Nothing was changed by asking.
+    assert (await api.get(path)).json()["metadata"] == {"a": 1}
+
+
+@pytest.mark.parametrize("name", ["app_name", "user_id"])
+async def test_another_owner_is_refused_by_name(api: Api, name: str) -> None:
+    path = await api.session()
+    asked = {"app_name": "app", "user_id": "user", name: "another"}
+    answer = await api.put(path, asked)
+    assert (answer.status_code, answer.json()["code"]) == (412, "session_exists")
+    assert [each["pointer"] for each in answer.json()["errors"]] == [f"/{name}"]
+    body = {"events": [user("a")], "create": asked}
+    answer = await api.post(f"{path}/events", body)
+    assert (answer.status_code, answer.json()["code"]) == (412, "session_exists")
+    assert [each["pointer"] for each in answer.json()["errors"]] == [f"/create/{name}"]
+    assert await api.head_seq(path) == 0

@@ -3,6 +3,8 @@
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from tests.api.conftest import Api, model, user
 
 WORDS = "the quick brown fox jumps over the lazy dog and runs into the deep dark wood "
@@ -170,7 +172,7 @@ async def test_a_fingerprint_that_nobody_compiled_teaches_nothing(api: Api) -> N
 
 async def test_a_report_needs_a_session_and_one_of_usage_and_error(api: Api) -> None:
     path = await api.session()
-    gone = await api.post(f"{path}x/usage", {"fingerprint": "0", "usage": {}})
+    gone = await api.post(f"{path}x/usage", {"fingerprint": "0", "usage": {"input_tokens": 5}})
     assert (gone.status_code, gone.json()["code"]) == (404, "not_found")
     assert (await api.post(f"{path}/usage", {"fingerprint": "0"})).status_code == 422
 
@@ -197,3 +199,46 @@ async def test_a_known_model_has_a_budget_and_the_rules_have_a_date(api: Api) ->
     assert (await compiled(api, path, "gpt-5"))["budget"]["limit"] == 272_000
     assert (await compiled(api, path, own_model()))["budget"]["limit"] is None
     assert (await api.get("/v1/info")).json()["rules_date"] == "2026-11-29"
+
+
+@pytest.mark.parametrize(
+    ("usage", "pointer"),
+    [
+        ({"input_tokens": -1}, "/usage/input_tokens"),
+        ({"input_tokens": "many"}, "/usage/input_tokens"),
+        ({"input_tokens": 1.5}, "/usage/input_tokens"),
+        ({"input_tokens": True}, "/usage/input_tokens"),
+        ({"input_tokens": 2**40}, "/usage/input_tokens"),
+        ({"prompt_tokens": 5, "completion_tokens": -5}, "/usage/completion_tokens"),
+        ({"promptTokenCount": 5, "cachedContentTokenCount": []}, "/usage/cachedContentTokenCount"),
+        ({"inputTokens": 5, "cacheReadInputTokens": -1}, "/usage/cacheReadInputTokens"),
+        (
+            {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": -1}},
+            "/usage/prompt_tokens_details/cached_tokens",
+        ),
+        ({"prompt_tokens": 5, "prompt_tokens_details": 5}, "/usage/prompt_tokens_details"),
+        ({}, "/usage"),
+        ({"tokens": 5}, "/usage"),
+        ({"input_tokens": None}, "/usage"),
+    ],
+)
+async def test_what_is_no_count_is_refused_and_teaches_nothing(
+    api: Api, usage: dict[str, Any], pointer: str
+) -> None:
+    path = await api.session()
+    await api.append(path, user("hi " * 400))
+    body = (await api.post(f"{path}/compile", {"format": "openai_chat", "model": "gpt-5"})).json()
+    report = {"fingerprint": body["fingerprint"], "usage": usage}
+    answer = await api.post(f"{path}/usage", report)
+    assert answer.status_code == 422, answer.text
+    assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
+    again = (await api.post(f"{path}/compile", {"format": "openai_chat", "model": "gpt-5"})).json()
+    assert again["tokens"] == body["tokens"]
+
+
+async def test_gemini_s_details_by_modality_are_no_counts_of_ours(api: Api) -> None:
+    path = await api.session()
+    details = [{"modality": "TEXT", "tokenCount": 5}]
+    usage = {"promptTokenCount": 5, "promptTokensDetails": details}
+    answer = await api.post(f"{path}/usage", {"fingerprint": "f", "usage": usage})
+    assert answer.status_code == 200, answer.text

@@ -9,7 +9,6 @@ from app.api.bodies import JsonBody, json_body, request_body
 from app.api.dependencies import ServicesHere, SessionHere, requires
 from app.api.schemas.usage import UsageAnswer, UsageBody, usage_answer
 from app.core.overflow import read_error
-from app.core.usage import read_usage
 
 router: Final = APIRouter()
 
@@ -31,7 +30,5 @@ async def report_usage(
         reading = read_error(sent.error.status, sent.error.body)
         report = await bundle.report_usage.of_error(key, sent.fingerprint, reading)
     else:
-        report = await bundle.report_usage.of_usage(
-            key, sent.fingerprint, read_usage(sent.usage or {})
-        )
+        report = await bundle.report_usage.of_usage(key, sent.fingerprint, sent.counts())
     return json_answer(usage_answer(report))

@@ -12,6 +12,7 @@ from app.api.schemas.fields import (
     QueryModel,
     RequestModel,
     Seq,
+    Warned,
     Word,
 )
 from app.api.schemas.sessions import NewSessionRequest
@@ -63,13 +64,6 @@ class Appended(BaseModel):
     duplicate: bool
     item: int
     stored: bool | None = None
-
-
-class Warned(BaseModel):
-    """What could not be taken as it came."""
-
-    pointer: str
-    detail: str
 
 
 class ScheduledAnswer(BaseModel):

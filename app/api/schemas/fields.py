@@ -39,6 +39,13 @@ class QueryModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
+class Warned(BaseModel):
+    """What could not be taken as it came."""
+
+    pointer: str
+    detail: str
+
+
 #: A name that is compared and indexed.
 Word: TypeAlias = Annotated[
     str, StringConstraints(min_length=1, max_length=512), AfterValidator(_without_unemittable)

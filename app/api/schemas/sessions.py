@@ -13,6 +13,7 @@ from app.api.schemas.fields import (
     QueryModel,
     RequestModel,
     SessionIdText,
+    Warned,
     Word,
     cleaned,
 )
@@ -120,6 +121,7 @@ class SessionAnswer(BaseModel):
     created_at: datetime
     updated_at: datetime
     stats: SessionStats
+    warnings: list[Warned] = []
 
 
 class SessionsPage(BaseModel):
@@ -154,4 +156,11 @@ def session_answer(view: SessionView) -> dict[str, Any]:
     }
     if row.forked_from is not None:
         answer["forked_from"] = row.forked_from
+    if view.differing:
+        answer["warnings"] = [
+            {"pointer": f"/{name}", "detail": "the session has another one: PATCH changes it"}
+            if name != "state"
+            else {"pointer": "/state", "detail": "only events change the state of a session"}
+            for name in view.differing
+        ]
     return answer

@@ -7,6 +7,8 @@ from pydantic import BaseModel, Field, model_validator
 from app.api.schemas.compile import CompactionDue
 from app.api.schemas.fields import JsonObject, RequestModel, Word
 from app.core.canonical import Json
+from app.core.errors import InvalidInputError
+from app.core.usage import Usage, has_counts, read_usage, wrong_counts
 from app.services.report_usage import UsageReport
 from app.services.schedule_compaction import Scheduled
 
@@ -33,6 +35,19 @@ class UsageBody(RequestModel):
         if (self.usage is None) == (self.error is None):
             raise ValueError("exactly one of usage and error is needed")
         return self
+
+    def counts(self) -> Usage:
+        """Return what the usage object counts.
+
+        Raises:
+            InvalidInputError: a count is none, or nothing is counted.
+        """
+        sent = self.usage or {}
+        for pointer, detail in wrong_counts(sent):
+            raise InvalidInputError(detail, pointer=f"/usage{pointer}")
+        if not has_counts(sent):
+            raise InvalidInputError("names no count of a provider's or of ours", pointer="/usage")
+        return read_usage(sent)
 
 
 class OverflowAnswer(BaseModel):

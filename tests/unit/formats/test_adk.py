@@ -1,6 +1,7 @@
 """Events: what their JSON says, in both spellings, and what is refused."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -150,7 +151,10 @@ def test_node_path_limits_only_user_messages() -> None:
 
 
 def test_unknown_key_of_the_event_is_ignored_and_noted() -> None:
-    assert noted(parse_event({"author": "a", "options": {}, "a/b": 1})) == ["/options", "/a~1b"]
+    assert noted(parse_event({"author": "a", "content": "b", "options": {}, "a/b": 1})) == [
+        "/options",
+        "/a~1b",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -252,3 +256,58 @@ def test_any_json_is_an_event_or_names_what_is_wrong(value: dict[str, Json]) -> 
     except InvalidEventError as error:
         pointer = error.pointer
     assert pointer.startswith("/")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("fingerprint", 5),
+        ("contents_count", -1),
+        ("contents_count", "2"),
+        ("contents_count", True),
+        ("invocations_used", -1),
+        ("invocations_used", 1.5),
+        ("cache_name", {}),
+        ("expire_time", "tomorrow"),
+        ("expire_time", True),
+        ("created_at", float("inf")),
+    ],
+)
+def test_what_is_no_metadata_of_a_cache_is_refused_by_its_field(field: str, value: Any) -> None:
+    record = {"fingerprint": "f", "contents_count": 2, field: value}
+    with pytest.raises(InvalidEventError) as caught:
+        parse_event({"content": "a", "cache_metadata": record})
+    assert caught.value.pointer == f"/cache_metadata/{field}"
+
+
+@pytest.mark.parametrize(
+    ("record", "missing"), [({}, "fingerprint"), ({"fingerprint": "f"}, "contents_count")]
+)
+def test_metadata_of_a_cache_that_lacks_what_it_is_known_by_says_nothing(
+    record: Any, missing: str
+) -> None:
+    parsed = parse_event({"content": "a", "cache_metadata": record})
+    assert parsed.event.cache_metadata is None
+    assert [pointer for pointer, _ in parsed.notes] == [f"/cache_metadata/{missing}"]
+
+
+def test_counts_that_are_none_are_told_and_ignored() -> None:
+    usage: Any = {"promptTokenCount": -5, "candidatesTokenCount": "x", "totalTokenCount": 3}
+    parsed = parse_event({"content": "a", "usageMetadata": usage})
+    assert parsed.event.prompt_tokens is None
+    assert [pointer for pointer, _ in parsed.notes] == [
+        "/usageMetadata/promptTokenCount",
+        "/usageMetadata/candidatesTokenCount",
+    ]
+
+
+@pytest.mark.parametrize("event", [{}, {"id": "a", "author": "user", "timestamp": 5}])
+def test_an_event_that_says_nothing_is_told(event: Any) -> None:
+    assert [pointer for pointer, _ in parse_event(event).notes] == [""]
+
+
+@pytest.mark.parametrize(
+    "said", [{"content": ""}, {"actions": {"escalate": True}}, {"error_code": "x"}]
+)
+def test_an_event_that_says_anything_is_not(said: Any) -> None:
+    assert parse_event(said).notes == ()
