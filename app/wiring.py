@@ -459,7 +459,9 @@ def _parts(
             compile_context=compile_context,
             currency=rules.currency,
         ),
-        count_tokens=CountTokens(tokens=tokens, method=tokens.method, converters=CONVERTERS),
+        count_tokens=CountTokens(
+            tokens=tokens, method=tokens.method, converters=CONVERTERS, rules=rules
+        ),
         report_usage=ReportUsage(
             database=database,
             event_log=log,

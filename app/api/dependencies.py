@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias
 import structlog
 from fastapi import Depends, Header, Request
 
-from app.api.schemas.fields import MAX_SEQ, SessionId
+from app.api.schemas.fields import MAX_SEQ, Authorization, SessionId
 from app.core.canonical import clean_text
 from app.core.errors import ForbiddenError, InvalidInputError
 from app.core.ids import session_uid
@@ -32,9 +32,7 @@ async def services(request: Request) -> Services:
 ServicesHere: TypeAlias = Annotated[Services, Depends(services)]
 
 
-async def principal(
-    request: Request, authorization: Annotated[str | None, Header()] = None
-) -> Principal:
+async def principal(request: Request, authorization: Authorization = None) -> Principal:
     """Return who is asking, if it may ask now."""
     bundle = await services(request)
     caller = await bundle.authenticate(bearer_key(authorization))
@@ -86,7 +84,10 @@ async def session_key(caller: Caller, sid: SessionId) -> SessionKey:
 SessionHere: TypeAlias = Annotated[SessionKey, Depends(session_key)]
 
 
-IfMatchHeader: TypeAlias = Annotated[str | None, Header(alias="If-Match")]
+IfMatchHeader: TypeAlias = Annotated[
+    str | None,
+    Header(alias="If-Match", description="ETag at which the head must still be, else 412."),
+]
 
 
 async def if_match(value: IfMatchHeader = None) -> int | None:
@@ -130,7 +131,13 @@ class IdempotencyHeader:
         )
 
 
-IdempotencyKey: TypeAlias = Annotated[str | None, Header(alias="Idempotency-Key")]
+IdempotencyKey: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="The same key and body again, within a day, are answered as the first time.",
+    ),
+]
 
 
 async def idempotency(
@@ -169,7 +176,7 @@ def writes(*scopes: str) -> Callable[..., Awaitable[SessionWrite]]:
     async def read(
         request: Request,
         sid: SessionId,
-        authorization: Annotated[str | None, Header()] = None,
+        authorization: Authorization = None,
         idempotency_key: IdempotencyKey = None,
         match: IfMatchHeader = None,
     ) -> SessionWrite:

@@ -14,17 +14,25 @@ PROBLEM: Final[dict[str, Any]] = {
     "description": "An error (RFC 9457); some codes have further members.",
     "required": ["type", "title", "status", "code", "detail", "instance", "errors"],
     "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string"},
-        "detail": {"type": "string"},
-        "instance": {"type": "string"},
+        "type": {"type": "string", "description": "Always `about:blank`: `code` says which."},
+        "title": {"type": "string", "description": "The status in words."},
+        "status": {"type": "integer", "description": "HTTP status."},
+        "code": {"type": "string", "description": "Which error; stable, to be matched on."},
+        "detail": {"type": "string", "description": "What is wrong, in words."},
+        "instance": {"type": "string", "description": "Path of the request."},
         "errors": {
             "type": "array",
+            "description": "Each field that is wrong.",
             "items": {
                 "type": "object",
-                "properties": {"pointer": {"type": "string"}, "detail": {"type": "string"}},
+                "properties": {
+                    "pointer": {
+                        "type": "string",
+                        "description": "JSON pointer into the body; `/query`, `/path` and `/header`"
+                        " lead into the rest of the request.",
+                    },
+                    "detail": {"type": "string", "description": "What is wrong there."},
+                },
             },
         },
     },

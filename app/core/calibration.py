@@ -8,6 +8,7 @@ is rounded, and moves only when what was learnt has left it by a step; the first
 fully, later ones less and less, down to a fifth.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,6 +29,8 @@ LEAST_WINDOW: Final = 1_000
 UNKNOWN_ERROR_PERCENT: Final = 25
 #: However well a model is known, framing and rounding stay.
 LEAST_ERROR_PERCENT: Final = 2
+#: What ratios are off by for being binary fractions.
+_EPSILON: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,8 @@ class Calibration:
 
     #: The model's tokens for a hundred of ours.
     percent: int = 100
-    #: By how much a calibrated count may be off.
+    #: By how much a calibrated count may be off: as assumed, else twice as far as reports so far
+    #: were from their mean, and what rounding adds.
     error_percent: int = UNKNOWN_ERROR_PERCENT
     #: Tokens of input that the model turned out to take; None: as its rule says.
     limit_tokens: int | None = None
@@ -112,11 +116,14 @@ def calibration_of(learnt: Learnt | None, rule: ModelRule | None) -> Calibration
     limit_tokens = learnt.limit_tokens if learnt else None
     if learnt is not None and learnt.reports:
         spread = round(200 * learnt.deviation / max(learnt.ratio, MIN_RATIO))
+        # What is used is rounded, and may lag behind: two in a hundred of 130, but four of 50.
+        ratio = max(learnt.ratio, MIN_RATIO)
+        lag = math.ceil(abs(learnt.percent - 100 * ratio) / ratio - _EPSILON)
         # One report alone does not say how far the next will be from it.
-        doubt = STEP_PERCENT + (2 * LEAST_ERROR_PERCENT if learnt.reports == 1 else 0)
+        doubt = 2 * LEAST_ERROR_PERCENT if learnt.reports == 1 else 0
         return Calibration(
             percent=learnt.percent,
-            error_percent=max(LEAST_ERROR_PERCENT, spread + doubt),
+            error_percent=spread + lag + doubt + LEAST_ERROR_PERCENT,
             limit_tokens=limit_tokens,
             is_learnt=True,
         )

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tests.api.conftest import Api, call, client_of, model, response, settings_for, user
+from tests.images import png
 
 FORMATS = ["gemini", "openai_chat", "anthropic", "native"]
 
@@ -544,12 +545,32 @@ async def test_validate_names_the_broken_rule_and_the_place(api: Api) -> None:
     assert answer["violations"][0]["path"].startswith("/messages")
 
 
+MODEL: Final = "claude-opus-5"
+
+
+async def count(api: Api, text: str) -> int:
+    """Return our own count of a text."""
+    answer = await api.post("/v1/tokens", {"text": text})
+    tokens: int = answer.json()["tokens"]
+    return tokens
+
+
 async def test_tokens_of_texts_and_contents_are_counted(api: Api) -> None:
     text = (await api.post("/v1/tokens", {"text": "hello world"})).json()
     assert text == {"tokens": 2, "method": "o200k_base"}
     body = {"format": "openai_chat", "contents": [{"role": "user", "content": "hello world"}]}
     contents = (await api.post("/v1/tokens", body)).json()
     assert contents["tokens"] > 2
+    # As the rule of the model assumes: its tokenizer gives half as many again, an image what it
+    # says.
+    of_model = (await api.post("/v1/tokens", {"text": "hello " * 1_000, "model": MODEL})).json()
+    assert of_model["tokens"] == -(-await count(api, "hello " * 1_000) * 3 // 2)
+    data_url = f"data:image/png;base64,{png(1_500, 1_000)}"
+    picture = [{"type": "image_url", "image_url": {"url": data_url}}]
+    body = {"format": "openai_chat", "contents": [{"role": "user", "content": picture}]}
+    assert (
+        2_000 <= (await api.post("/v1/tokens", {**body, "model": MODEL})).json()["tokens"] < 2_010
+    )
     wrong = {"format": "openai_chat", "contents": [{"role": "nobody"}]}
     answer = await api.post("/v1/tokens", wrong)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (

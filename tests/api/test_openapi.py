@@ -1,6 +1,7 @@
 """The OpenAPI document holds what the contract says, and nothing else."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -283,3 +284,38 @@ def test_every_operation_describes_its_errors(document: dict[str, Any]) -> None:
     for operation in _operations(document).values():
         schema = operation["responses"]["default"]["content"]["application/problem+json"]["schema"]
         assert schema == {"$ref": "#/components/schemas/Problem"}
+
+
+def _described(name: str, schema: dict[str, Any]) -> Iterator[str]:
+    """Yield the members of a schema, at every depth, that nothing is said of."""
+    for member, inner in schema.get("properties", {}).items():
+        if len(inner.get("description", "")) < len("Why."):
+            yield f"{name}.{member}"
+        yield from _described(f"{name}.{member}", inner)
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from _described(name, schema[key])
+
+
+def test_every_member_of_every_schema_is_described(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    assert [at for name, schema in schemas.items() for at in _described(name, schema)] == []
+    assert [name for name, schema in schemas.items() if not schema.get("description")] == []
+
+
+def test_every_parameter_is_described(document: dict[str, Any]) -> None:
+    silent = {
+        (path, each["name"])
+        for path, operations in document["paths"].items()
+        for operation in operations.values()
+        for each in operation.get("parameters", ())
+        if not each.get("description") and not each["schema"].get("description")
+    }
+    assert silent == set()
+
+
+def test_a_reason_has_the_words_of_its_field(document: dict[str, Any]) -> None:
+    """Descriptions are those of the fields, not of what they refer to."""
+    fields = document["components"]["schemas"]["TokensAnswer"]["properties"]
+    assert "off" in fields["error_bound"]["description"]
+    assert "tokenizer" in fields["method"]["description"]

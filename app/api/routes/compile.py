@@ -137,8 +137,10 @@ async def count_tokens(
     """Count the tokens of a text, or of contents in a format."""
     counter = bundle.count_tokens
     if body.model.text is not None:
-        tokens = await counter.text(clean_text(body.model.text))
+        tokens = await counter.text(clean_text(body.model.text), model=body.model.model)
     else:
         contents = body.model.contents or []
-        tokens = await counter.contents(contents, source_format=body.model.format)
+        tokens = await counter.contents(
+            contents, source_format=body.model.format, model=body.model.model
+        )
     return json_answer({"tokens": tokens, "method": counter.method})

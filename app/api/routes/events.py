@@ -168,7 +168,9 @@ async def stream_events(
     caller: Caller,
     query: Annotated[StreamQuery, Query()],
     authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
-    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", description="Seq of the last event received.")
+    ] = None,
 ) -> Response:
     """Follow the log: every event once and in order, after `Last-Event-ID` or `after_seq`; without
     either, what comes from now on."""
@@ -197,7 +199,7 @@ async def get_event(
     bundle: ServicesHere,
     key: SessionHere,
     caller: Caller,
-    seq_or_id: Annotated[Word, Path()],
+    seq_or_id: Annotated[Word, Path(description="Seq or id of an event.")],
     query: Annotated[ReaderQuery, Query()],
 ) -> Response:
     """Return one event, however it is read now."""
@@ -214,7 +216,9 @@ async def get_event(
     response_model=InvocationAnswer,
 )
 async def get_invocation(
-    bundle: ServicesHere, key: SessionHere, invocation_id: Annotated[Word, Path(alias="id")]
+    bundle: ServicesHere,
+    key: SessionHere,
+    invocation_id: Annotated[Word, Path(alias="id", description="Of the invocation.")],
 ) -> Response:
     """Return where to resume an invocation."""
     return text_answer(invocation_text(await bundle.resume_invocation(key, invocation_id)))
@@ -289,7 +293,10 @@ async def unpin_events(
     key: SessionHere,
     body: UnpinBody,
     head_in_header: IfMatch,
-    seqs: Annotated[list[Seq] | None, Query(max_length=1000)] = None,
+    seqs: Annotated[
+        list[Seq] | None,
+        Query(max_length=1000, description="Pinned events, where there is no body."),
+    ] = None,
 ) -> Response:
     """Let events be folded again; named in the body, or as `seqs` of the query."""
     change = PinChange(

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from fastapi import APIRouter, Depends, Header, Request, Response
-from pydantic import BaseModel
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app import __version__
 from app.api.answers import json_answer
 from app.api.dependencies import ServicesHere, bearer_key, check_scope
+from app.api.schemas.fields import AnswerModel, Authorization
 from app.core.canonical import Json
 from app.core.compile.pipeline import PIPELINE_VERSION
 from app.core.policy import DEFAULT_POLICY
@@ -22,27 +22,34 @@ router: Final = APIRouter()
 LONGEST_LAG_S: Final = 5.0
 
 
-class HealthDetails(BaseModel):
+class HealthDetails(AnswerModel):
     """What an operator may want to know beside."""
 
     version: str
+    """Of the service."""
     is_draining: bool
+    """Whether it takes no new work."""
     event_loop_lag_s: float
-    #: How long the checks took, at most a second ago; None where none was needed.
+    """How late the event loop is, in seconds."""
     checked_in_ms: float | None = None
+    """How long the checks took, at most a second ago; null where none was needed."""
     schema_revision: str | None = None
+    """That the database is at."""
     expected_revision: str | None = None
+    """That this version wants."""
     rules_date: str
+    """Of the model rules."""
 
 
-class HealthAnswer(BaseModel):
+class HealthAnswer(AnswerModel):
     """The answer of a probe."""
 
     status: Literal["ok", "unavailable"]
-    #: By check: ``ok``, or what is wrong.
+    """Of all checks together."""
     checks: dict[str, str]
-    #: With ``verbose`` alone.
+    """By check: `ok`, or what is wrong."""
     details: HealthDetails | None = None
+    """With `verbose` alone."""
 
 
 PROBE: Final[dict[int | str, dict[str, Any]]] = {
@@ -54,8 +61,8 @@ PROBE: Final[dict[int | str, dict[str, Any]]] = {
 async def verbose(
     bundle: ServicesHere,
     *,
-    verbose: bool = False,
-    authorization: Annotated[str | None, Header()] = None,
+    verbose: Annotated[bool, Query(description="Tell details; wants a key.")] = False,
+    authorization: Authorization = None,
 ) -> bool:
     """Tell whether details are wanted; they need a key with the scope ``metrics`` or ``admin``."""
     if verbose:
@@ -66,23 +73,32 @@ async def verbose(
 Verbose: TypeAlias = Annotated[bool, Depends(verbose)]
 
 
-class CapabilitiesAnswer(BaseModel):
+class CapabilitiesAnswer(AnswerModel):
     """What this service can do."""
 
     compile_formats: list[str]
+    """What a compile can answer in."""
     import_formats: list[str]
+    """What an append takes."""
     presets: list[str]
+    """What a compile can be like."""
 
 
-class InfoAnswer(BaseModel):
+class InfoAnswer(AnswerModel):
     """What is running."""
 
     version: str
+    """Of the service."""
     pipeline_version: str
+    """Changes when passes give something else."""
     schema_revision: str | None
+    """That the database is at; null: not known."""
     rules_date: str
+    """Of the model rules."""
     summarizer: str
+    """Of the default policy."""
     capabilities: CapabilitiesAnswer
+    """What it takes and gives."""
 
 
 @router.get("/livez", responses=PROBE)

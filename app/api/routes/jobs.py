@@ -14,7 +14,7 @@ router: Final = APIRouter()
 CAN_READ: Final = [Depends(requires("events:read"))]
 CAN_WRITE: Final = [Depends(requires("events:write"))]
 
-JobId = Annotated[UUID, Path(alias="id")]
+JobId = Annotated[UUID, Path(alias="id", description="Of the job.")]
 
 
 @router.get("/v1/jobs/{id}", dependencies=CAN_READ, response_model=JobAnswer)

@@ -40,8 +40,8 @@ CAN_READ: Final = [Depends(requires("events:read"))]
 CAN_WRITE: Final = [Depends(requires("events:write"))]
 CAN_ADMINISTER: Final = [Depends(requires("admin"))]
 
-AppInPath: TypeAlias = Annotated[Word, Path(alias="app")]
-UserInPath: TypeAlias = Annotated[Word, Path(alias="user")]
+AppInPath: TypeAlias = Annotated[Word, Path(alias="app", description="Name of an app.")]
+UserInPath: TypeAlias = Annotated[Word, Path(alias="user", description="Id of a user.")]
 
 
 @router.put(
@@ -54,7 +54,10 @@ async def open_session(
     bundle: ServicesHere,
     key: SessionHere,
     body: Annotated[JsonBody[NewSessionRequest], Depends(json_body(NewSessionRequest))],
-    if_none_match: Annotated[str | None, Header(alias="If-None-Match")] = None,
+    if_none_match: Annotated[
+        str | None,
+        Header(alias="If-None-Match", description="`*`: only make a session, never get one."),
+    ] = None,
 ) -> Response:
     """Get a session, or create it; with `If-None-Match: *` create only."""
     must_be_new = (if_none_match or "").strip() == "*"
@@ -100,7 +103,13 @@ async def erase_session(bundle: ServicesHere, key: SessionHere, caller: Caller) 
     response_model=SessionsPage,
     openapi_extra={
         "parameters": [
-            {"in": "query", "name": name, "schema": schema, "required": False}
+            {
+                "in": "query",
+                "name": name,
+                "description": schema.pop("description"),
+                "schema": schema,
+                "required": False,
+            }
             for name, schema in SessionsQuery.model_json_schema()["properties"].items()
         ]
     },

@@ -5,11 +5,12 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from uuid import UUID
 
 from fastapi import Path
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from app.api.schemas.fields import (
     MAX_PAGE,
     SESSION_ID_PATTERN,
+    AnswerModel,
     JsonObject,
     QueryModel,
     RequestModel,
@@ -28,8 +29,10 @@ MAX_TTL_S = 100 * 366 * 24 * 3600
 MAX_OVERLAP_S = 90 * 24 * 3600
 
 TenantIdText: TypeAlias = Annotated[str, StringConstraints(pattern=SESSION_ID_PATTERN)]
-TenantId: TypeAlias = Annotated[str, Path(alias="tenant", pattern=SESSION_ID_PATTERN)]
-KeyId: TypeAlias = Annotated[UUID, Path(alias="id")]
+TenantId: TypeAlias = Annotated[
+    str, Path(alias="tenant", pattern=SESSION_ID_PATTERN, description="Id of a tenant.")
+]
+KeyId: TypeAlias = Annotated[UUID, Path(alias="id", description="Id of a key.")]
 RateText: TypeAlias = Annotated[str, StringConstraints(max_length=20)]
 Quota: TypeAlias = Annotated[int, Field(ge=0, le=MAX_QUOTA)]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_PAGE)]
@@ -40,16 +43,22 @@ class QuotasFields(RequestModel):
     """What a tenant may store; null: without a limit."""
 
     sessions: Quota | None = None
+    """The most sessions; null: no limit."""
     events: Quota | None = None
+    """The most stored events of all sessions; null: no limit."""
     bytes: Quota | None = None
+    """The most bytes of stored event bodies; null: no limit."""
 
 
 class NewTenantRequest(RequestModel):
     """A tenant to make."""
 
     id: TenantIdText
+    """Chosen by the operator."""
     rate_limit: RateText | None = None
+    """Requests of all its keys together, as in `100/s`; null: no limit."""
     quotas: QuotasFields = QuotasFields()
+    """What it may store."""
 
     @property
     def domain_quotas(self) -> Quotas:
@@ -61,8 +70,11 @@ class TenantPatch(RequestModel):
     """A merge patch of a tenant; null takes a limit away."""
 
     rate_limit: RateText | None = None
+    """Requests of all its keys together, as in `100/s`; null: no limit."""
     quotas: QuotasFields | None = None
+    """What it may store; what is named of it changes."""
     disabled: bool = False
+    """Whether its keys are refused."""
 
     def to_domain(self, tenant_id: str) -> TenantChange:
         """Return the change of a tenant."""
@@ -77,47 +89,63 @@ class TenantPatch(RequestModel):
         return TenantChange(tenant_id=tenant_id, members=named, quotas=quotas)
 
 
-class UsageAnswer(BaseModel):
+class UsageAnswer(AnswerModel):
     """What a tenant stores."""
 
     sessions: int
+    """Sessions that there are."""
     events: int
+    """Events that are stored."""
     bytes: int
+    """Bytes of the stored event bodies."""
 
 
-class QuotasAnswer(BaseModel):
+class QuotasAnswer(AnswerModel):
     """What a tenant may store."""
 
     sessions: int | None
+    """The most sessions; null: no limit."""
     events: int | None
+    """The most stored events; null: no limit."""
     bytes: int | None
+    """The most bytes of stored event bodies; null: no limit."""
 
 
-class TenantAnswer(BaseModel):
+class TenantAnswer(AnswerModel):
     """A tenant."""
 
     id: str
+    """As the operator chose it."""
     rate_limit: str | None
+    """Requests of all its keys together, as in `100/s`; null: no limit."""
     quotas: QuotasAnswer
+    """What it may store."""
     disabled: bool
+    """Whether its keys are refused."""
     created_at: datetime
-    #: Counted now; only when one tenant is asked for.
+    """RFC 3339, UTC."""
     usage: UsageAnswer | None = None
+    """Counted now; only when one tenant is asked for."""
 
 
-class TenantsPage(BaseModel):
+class TenantsPage(AnswerModel):
     """A page of tenants."""
 
     data: list[TenantAnswer]
+    """Tenants."""
     next: str | None
+    """Cursor for `after` of the page that follows; null on the last page."""
     has_more: bool
+    """Whether anything follows this page."""
 
 
 class PageQuery(QueryModel):
     """A page."""
 
     limit: Limit = 100
+    """The most entries of a page."""
     after: str | None = None
+    """Cursor that a page answered as `next`; it goes with the same filters and order."""
 
 
 def tenant_answer(tenant: Tenant, usage: Stored | None = None) -> dict[str, Any]:
@@ -142,13 +170,16 @@ def tenant_answer(tenant: Tenant, usage: Stored | None = None) -> dict[str, Any]
 class NewKeyRequest(RequestModel):
     """A key to make."""
 
-    #: None: the caller's own tenant.
     tenant_id: TenantIdText | None = None
+    """Null: the caller's own tenant."""
     name: Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00]*$")] = ""
+    """For people; need not be unique."""
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=10)]
+    """What the key opens."""
     rate_limit: RateText | None = None
-    #: None: until it is revoked.
+    """Requests of this key, as in `100/s`; null: the server's default."""
     ttl_s: Annotated[int, Field(ge=1, le=MAX_TTL_S)] | None = None
+    """Seconds until it ends; null: until it is revoked."""
 
     @model_validator(mode="after")
     def _scopes_once(self) -> Self:
@@ -171,41 +202,55 @@ class RotateRequest(RequestModel):
     """How long the old key lives on."""
 
     overlap_s: Annotated[int, Field(ge=0, le=MAX_OVERLAP_S)] = 3600
+    """Seconds that the old key is still valid."""
 
 
-class KeyAnswer(BaseModel):
+class KeyAnswer(AnswerModel):
     """A key, without its secret."""
 
     id: str
+    """Names the key; not a secret."""
     tenant_id: str
+    """Whose sessions it opens."""
     name: str
+    """For people."""
     scopes: list[str]
+    """What the key opens."""
     rate_limit: str | None
+    """Requests of this key, as in `100/s`; null: the server's default."""
     created_at: datetime
+    """RFC 3339, UTC."""
     expires_at: datetime | None
+    """When it ends by itself; null: never."""
     revoked_at: datetime | None
+    """When it was revoked; null: it was not."""
     valid: bool
+    """Whether it opens anything now."""
 
 
 class ShownKeyAnswer(KeyAnswer):
     """A key that was just made; the secret is told this once."""
 
     key: str
+    """The key itself: shown this once, and kept as a hash."""
 
 
-class KeysPage(BaseModel):
+class KeysPage(AnswerModel):
     """A page of keys."""
 
     data: list[KeyAnswer]
+    """Keys."""
     next: str | None
+    """Cursor for `after` of the page that follows; null on the last page."""
     has_more: bool
+    """Whether anything follows this page."""
 
 
 class KeysQuery(PageQuery):
     """Whose keys."""
 
-    #: None: the caller's own tenant.
     tenant_id: TenantIdText | None = None
+    """Not named: the caller's own tenant."""
 
 
 def key_answer(key: ApiKey) -> dict[str, Any]:
@@ -231,33 +276,48 @@ def shown_key_answer(shown: ShownKey) -> dict[str, Any]:
 class AuditQuery(PageQuery):
     """Which acts."""
 
-    #: None: the caller's own tenant; for an operator, all.
     tenant_id: TenantIdText | None = None
+    """Not named: the caller's own tenant; for an operator, all."""
     action: Word | None = None
+    """Only entries of this action."""
     session_id: SessionIdText | None = None
+    """Only entries of this session."""
 
 
-class AuditAnswer(BaseModel):
+class AuditAnswer(AnswerModel):
     """What was done."""
 
     id: int
+    """Counts up."""
     tenant_id: str
+    """Whose things it was about."""
     action: str
+    """What was done, as a word."""
     actor: str
+    """The id of the key that did it, or a name of the service."""
     target: str
+    """What it was done to."""
     reason: str
+    """Why, where a reason was given."""
     details: JsonObject | None
+    """What else there is to say, by action."""
     session_uid: str | None
+    """Of an erased session, what it was stored under."""
     events: int | None
+    """Of an erased session, how many events it had."""
     created_at: datetime
+    """RFC 3339, UTC."""
 
 
-class AuditPage(BaseModel):
+class AuditPage(AnswerModel):
     """A page of the audit log, newest first."""
 
     data: list[AuditAnswer]
+    """Entries."""
     next: str | None
+    """Cursor for `after` of the page that follows; null on the last page."""
     has_more: bool
+    """Whether anything follows this page."""
 
 
 def audit_answer(entry: AuditEntry) -> dict[str, Any]:
@@ -277,22 +337,30 @@ def audit_answer(entry: AuditEntry) -> dict[str, Any]:
     }
 
 
-class FindingAnswer(BaseModel):
+class FindingAnswer(AnswerModel):
     """Something that is wrong."""
 
     kind: str
+    """What is wrong, as a word."""
     seq: int | None
+    """The event where it shows; null: the session."""
     detail: str
+    """In words."""
 
 
-class VerifyAnswer(BaseModel):
+class VerifyAnswer(AnswerModel):
     """What a check of a session found."""
 
     ok: bool
+    """Whether nothing was found."""
     findings: list[FindingAnswer]
+    """What does not fit together."""
     events: int
+    """Events that were looked at."""
     replies_proved: int
+    """Replies whose recorded fingerprint was compiled again."""
     replies_not_proved: int
+    """Replies with a fingerprint whose format or model cannot be told from it."""
 
 
 def verify_answer(report: SessionReport) -> dict[str, Any]:

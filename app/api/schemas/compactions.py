@@ -3,18 +3,20 @@
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from app.api.schemas.events import Warned, warning_answer
+from app.api.schemas.events import warning_answer
 from app.api.schemas.fields import (
     MAX_PAGE,
     MAX_SEQ,
+    AnswerModel,
     BranchPath,
     Position,
     QueryModel,
     RequestModel,
     Seq,
     WaitMs,
+    Warned,
     Word,
 )
 from app.core.contents import Part, Text
@@ -47,20 +49,30 @@ class Span(RequestModel):
     """A closed span of the log."""
 
     from_seq: Seq
+    """The first event."""
     to_seq: Seq
+    """The last event."""
 
 
 class SummaryRequest(RequestModel):
     """A summary that the caller made, of one lane."""
 
     covers: Span | None = None
+    """The span that the summary stands for; this or `seqs`."""
     seqs: Annotated[list[Seq], Field(min_length=1, max_length=MAX_SEQS)] | None = None
+    """The events that the summary stands for."""
     content: str | dict[str, Any]
+    """The summary: a text, or a content; an opaque block needs its text twin."""
     level: Annotated[int, Field(ge=1, le=MAX_LEVEL)] = 1
+    """1 of events, higher of summaries."""
     branch: BranchPath = ""
+    """The lane of the events; others in the span stay live."""
     isolation_scope: Word | None = None
+    """The lane of the events; null: outside of any scope."""
     activation: Literal["immediate", "staged"] = "immediate"
+    """`staged` is used later, when it is activated."""
     expected_seq: Position | None = None
+    """Seq at which the head must still be, else 412; as `If-Match` says it."""
 
     @model_validator(mode="after")
     def _names_what_it_covers(self) -> Self:
@@ -102,22 +114,28 @@ class CompactionsQuery(QueryModel):
     """Which compactions to list."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
+    """The most entries of a page."""
     after: str | None = None
+    """Cursor that a page answered as `next`; it goes with the same filters and order."""
 
 
 class CompactionRequest(RequestModel):
     """What to fold now, by the policy or by hand."""
 
     mode: Mode = "auto"
+    """What to fold: what the policy's rule of this name says, or a span of the caller's."""
     from_seq: Seq | None = None
+    """Of `range`: the first event."""
     to_seq: Seq | None = None
-    #: So many of the newest live events stay.
+    """Of `range`: the last event."""
     keep_last: Annotated[int, Field(ge=1, le=MAX_SEQ)] | None = None
-    #: Only events of this branch.
+    """So many of the newest live events stay."""
     branch: BranchPath | None = None
-    #: In place of the policy's: a kind, or an object as in a policy.
+    """Only events of this branch."""
     summarizer: str | dict[str, Any] | None = None
+    """In place of the policy's: a kind, or an object as in a policy."""
     wait_ms: WaitMs = 0
+    """How long to wait for the fold before answering 202, in milliseconds."""
 
     @model_validator(mode="after")
     def _names_a_range_by_its_mode(self) -> Self:
@@ -149,104 +167,142 @@ class CompactionRequest(RequestModel):
         )
 
 
-class UnfoldedAnswer(BaseModel):
+class UnfoldedAnswer(AnswerModel):
     """Nothing was folded, and why."""
 
     folded: Literal[0]
+    """None were."""
     reason: str
+    """Why, as a word."""
     detail: str
+    """Why, in words."""
     job_id: str | None = None
+    """The job that looked; null: none was needed."""
 
 
-class JobLeft(BaseModel):
+class JobLeft(AnswerModel):
     """The job that folds."""
 
     job_id: str
+    """To ask for at `/v1/jobs/{id}`."""
 
 
-class LedgerLineAnswer(BaseModel):
+class LedgerLineAnswer(AnswerModel):
     """A line that is carried from fold to fold."""
 
     class_: str = Field(alias="class")
+    """Rule, constraint, fact, decision, state, preference or question."""
     text: str
+    """As it is carried from fold to fold."""
     seqs: list[tuple[int, int]]
+    """The events that it comes from, as closed ranges of seqs, oldest first."""
 
 
-class UsageAnswer(BaseModel):
+class UsageAnswer(AnswerModel):
     """What the model read and wrote."""
 
     input_tokens: int
+    """What the summarizer's model read, by its provider's count."""
     output_tokens: int
+    """What it wrote."""
 
 
-class LaneAnswer(BaseModel):
+class LaneAnswer(AnswerModel):
     """A lane."""
 
     isolation_scope: str | None
+    """Null: outside of any scope."""
     branch: str
+    """Dotted agent path; empty: the root."""
 
 
-class SectionAnswer(BaseModel):
+class SectionAnswer(AnswerModel):
     """What a fold says of one lane."""
 
     lane: LaneAnswer
+    """Whose events it stands for."""
     covers: list[tuple[int, int]]
+    """Events that belong to it, as closed ranges of seqs, oldest first."""
     content: dict[str, Any]
+    """What is read in their place."""
     ledger: list[LedgerLineAnswer]
+    """Lines that code carries from fold to fold."""
     tokens: int
+    """Our count of the content."""
     status: FoldStatusText
+    """Whether the section is used, and if not why."""
 
 
-class CompactionAnswer(BaseModel):
+class CompactionAnswer(AnswerModel):
     """A fold."""
 
     seq: int
+    """Of its event."""
     id: str
+    """Of its event."""
     covers: list[tuple[int, int]]
+    """Events that it stands for, as closed ranges of seqs, oldest first."""
     holes: list[tuple[int, int]]
+    """Events of its span that stay live, as closed ranges of seqs, oldest first."""
     level: int
+    """1 of events, higher of summaries."""
     children: list[int]
+    """Folds that it covers, by seq."""
     tokens_before: int
+    """Our count of what it stands for."""
     tokens_after: int
+    """Our count of its sections."""
     status: FoldStatusText
-    #: What wrote it: `extractive` or a kind of model; null for a caller's own.
+    """Whether it is used, and if not why."""
     summarizer: str | None
+    """What wrote it: `extractive` or a kind of model; null for a caller's own."""
     model: str | None
+    """The model's name; null without one."""
     duration_ms: int | None
-    #: What made it due.
+    """How long the summary took."""
     moment: str | None
+    """What made it due."""
     usage: UsageAnswer | None
-    #: How often a model was asked.
+    """Tokens of the summarizer's model; null without one."""
     attempts: int | None
-    #: Why it is not what the policy asked for.
+    """How often a model was asked."""
     fallback_reason: str | None
+    """Why it is not what the policy asked for."""
     sections: list[SectionAnswer]
+    """One for each lane."""
 
 
 class SummaryAnswer(CompactionAnswer):
     """A fold of the caller's own."""
 
-    #: It is taken all the same: a summary that is no shorter than what it stands for.
     warnings: list[Warned]
+    """It is taken all the same: a summary that is no shorter than what it stands for."""
 
 
-class NothingFolded(BaseModel):
+class NothingFolded(AnswerModel):
     """Why the last look for something to fold found nothing."""
 
     reason: str
+    """Why, as a word."""
     detail: str
+    """Why, in words."""
     job_id: str
+    """The job that looked."""
     at: datetime
+    """When; RFC 3339, UTC."""
 
 
-class CompactionsPage(BaseModel):
+class CompactionsPage(AnswerModel):
     """A page of folds."""
 
     data: list[CompactionAnswer]
+    """Oldest first."""
     next: str | None
+    """Cursor for `after` of the page that follows; null on the last page."""
     has_more: bool
-    #: Null when the last look found something.
+    """Whether anything follows this page."""
     nothing_folded: NothingFolded | None
+    """What the last look came to; null when it found something."""
 
 
 def nothing_folded(job: Job | None) -> dict[str, Any] | None:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from app.api.schemas.events import Appended, append_answer, warning_answer
 from app.api.schemas.fields import (
+    AnswerModel,
     BranchPath,
     JsonObject,
     Position,
@@ -52,9 +53,13 @@ class InstructionField(RequestModel):
     """The agent's instructions; state is injected into `dynamic` and `global`."""
 
     static: ContentField = ""
+    """Sent verbatim: the part that never changes; a text, or a content with media."""
     dynamic: str = ""
+    """State is injected; ephemeral where there is a static part."""
     global_: str = Field(default="", alias="global")
+    """The root agent's, for all agents; state is injected."""
     description: str = ""
+    """What the agent says of itself."""
 
     def to_domain(self, pointer: str) -> Instruction:
         """Return the instruction."""
@@ -72,7 +77,9 @@ class BudgetField(RequestModel):
     """What the request may take, and what of it is kept for the answer."""
 
     max_input_tokens: Annotated[int, Field(ge=1)]
+    """Tokens of the request, by the model's count."""
     reserve_output_tokens: Annotated[int, Field(ge=0)] = 0
+    """Of these, what is left for the answer."""
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
@@ -90,8 +97,11 @@ class ExplicitCacheField(RequestModel):
     """How an explicit cache is to be kept; what is left out is as the model's rule says."""
 
     ttl_seconds: Annotated[int, Field(ge=1, le=MAX_CACHE_TTL_S)] | None = None
+    """How long a cache lives; null: as the model's rule says."""
     cache_intervals: Annotated[int, Field(ge=1, le=MAX_CACHE_INTERVALS)] | None = None
+    """How many invocations one cache serves; null: as the model's rule says."""
     min_tokens: Annotated[int, Field(ge=0)] = 0
+    """After a request of fewer tokens none is worth it."""
 
     def to_domain(self) -> ExplicitCache:
         """Return the terms."""
@@ -106,8 +116,11 @@ class CacheField(RequestModel):
     """What the caller wants of the provider's cache."""
 
     breakpoints: Literal["auto", "none"] = "auto"
+    """`none` puts no cache markers."""
     ttl: Literal["5m", "1h"] = "5m"
+    """How long the provider is to keep what is marked, where it lets one choose."""
     explicit: ExplicitCacheField | None = None
+    """Terms of explicit caches, of format `gemini` alone; null: none."""
 
     def to_domain(self) -> CacheOptions:
         """Return the options."""
@@ -122,27 +135,49 @@ class CompileFields(RequestModel):
     """What decides the output of a compile."""
 
     agent: Word | None = None
+    """Name of the reader; null: nothing is foreign."""
     branch: BranchPath = ""
+    """Of the reader: dotted agent path; it sees its own line upward."""
     isolation_scope: Word | None = None
+    """Of the reader; null: outside of any scope."""
     node_path: BranchPath = ""
+    """Of a graph's node, whose own inputs the reader sees."""
     format: FormatName = "gemini"
+    """Of the answered `request`."""
     model: Word | None = None
+    """Its name, in the spelling of any provider; decides budget, cache and how tokens count."""
     preset: Literal["stable", "adk"] = "stable"
+    """`stable` is valid for the provider; `adk` is as google-adk does it."""
     include_contents: Literal["default", "none"] = "default"
+    """`none` shows nothing from before the current turn."""
     thinking: Literal["auto", "keep", "strip"] = "auto"
+    """`auto` keeps what still stands on its prefix, `keep` all, `strip` none."""
     narration: Literal["quoted", "name", "none"] = "quoted"
+    """How other agents' events are retold: between markers, with their name, or not at all."""
     ids: Literal["auto", "keep", "strip"] = "auto"
+    """Call ids: as the format needs, always, or never."""
     unanswered_calls: Literal["auto", "close", "drop"] = "auto"
+    """`drop` goes with preset `adk`; `stable` closes them."""
     foreign_thoughts: bool = False
+    """Whether other agents' thoughts are retold."""
     single_turn: bool = False
+    """Whether the reader sees only events of its own node."""
     user_content: ContentField | None = None
+    """Of the current invocation, for a scope whose opening call is not in the log."""
     instruction: InstructionField | None = None
+    """The agent's instructions."""
     system: str = ""
+    """System text of the caller's own, before the instructions."""
     tools: list[JsonObject] = Field(default_factory=list)
+    """`name`, `description`, `parameters` as JSON Schema; or the provider's own shape."""
     as_of_seq: Position | None = None
+    """Compile the log as it was at this seq; null: at the head."""
     expand: Annotated[list[Seq], Field(max_length=MAX_EXPANDED)] = Field(default_factory=list)
+    """Folds to read as if they were undone, by seq."""
     budget: BudgetField | None = None
+    """What the request may take; null: the model's window less a reserve."""
     cache: CacheField | None = None
+    """What is wanted of the provider's cache; null: the defaults."""
 
     @model_validator(mode="after")
     def _drops_calls_only_under_adk(self) -> Self:
@@ -215,8 +250,11 @@ class StatelessCompileBody(CompileFields):
     """A compile of events that are stored nowhere."""
 
     events: list[Any]
+    """The whole log: events in ADK's shape, as for an append."""
     base_fingerprint: Word | None = None
+    """Of a request that the caller holds: only what follows it is answered."""
     explain: bool = False
+    """Say what became of every event."""
 
     @model_validator(mode="after")
     def _splits_once(self) -> Self:
@@ -235,12 +273,17 @@ class CompileBody(CompileFields):
     """A compile of a stored session, perhaps after an append."""
 
     append: list[Any] = Field(default_factory=list)
+    """Events to append first, in the same round trip."""
     base_fingerprint: Word | None = None
+    """Of a request that the caller holds: only what follows it is answered."""
     min_seq: Position | None = None
+    """Wait until the log has come so far, else 409."""
     inputs: Word | None = None
+    """Digest of an earlier compile: use what that was given."""
     explain: bool = False
-    #: How long a fold that is due may hold up the answer.
+    """Say what became of every event."""
     compaction_wait_ms: WaitMs = 0
+    """How long a fold that is due may hold up the answer, in milliseconds."""
 
     @model_validator(mode="after")
     def _splits_once(self) -> Self:
@@ -273,7 +316,9 @@ class DiffBody(RequestModel):
     """Two compiles of one session."""
 
     a: CompileFields
+    """Options of the first."""
     b: CompileFields
+    """Options of the second."""
 
 
 def _parts(content: ContentField, pointer: str) -> tuple[Part, ...]:
@@ -285,141 +330,214 @@ def _parts(content: ContentField, pointer: str) -> tuple[Part, ...]:
 # Answers
 
 
-class TokensAnswer(BaseModel):
+class TokensAnswer(AnswerModel):
     """What the request will take."""
 
     total: int
+    """What the provider is expected to count: its last report of a request that still stands, and
+    our calibrated count of what follows; without a report all is our count."""
     by_segment: dict[str, int]
+    """The total, shared out by what each segment takes."""
     method: str
+    """Encoding of the tokenizer that counts, as in `o200k_base`."""
     error_bound: int
+    """By how many tokens the total may be off, either way, as far as can be told: what is our count
+    is as uncertain as the model's rule assumes, or as reports of it have differed. What the
+    provider reported adds nothing."""
 
 
-class PendingAnswer(BaseModel):
+class PendingAnswer(AnswerModel):
     """A call that a result may still answer."""
 
     call_id: str | None
+    """As the model gave it; null when it gave none."""
     name: str
+    """Of the tool."""
     seq: int
+    """Of the call's event."""
 
 
-class BudgetActionAnswer(BaseModel):
+class BudgetActionAnswer(AnswerModel):
     """One cut that was made to fit."""
 
     action: str
+    """`staged_fold`, `stubbed` or `dropped`."""
     seq: int | None
+    """The event; of dropped invocations the newest; null: not one event's."""
     tokens: int
+    """What was saved, by our count."""
 
 
-class BudgetAnswer(BaseModel):
+class BudgetAnswer(AnswerModel):
     """The limit, what is used of it, and what was cut for it."""
 
     limit: int | None
+    """Tokens that the request may take; null: no limit is known."""
     used: int
+    """What it takes of that."""
     actions: list[BudgetActionAnswer]
+    """Cuts, in the order in which they were made."""
 
 
-class RepairAnswer(BaseModel):
+class RepairAnswer(AnswerModel):
     """What the provider would refuse, and what was done."""
 
     rule: str
+    """Which, as a word."""
     seq: int | None
+    """The event; null: not one event's."""
     detail: str
+    """What was done, in words."""
 
 
-class BreakpointAnswer(BaseModel):
+class BreakpointAnswer(AnswerModel):
     """A place up to which the provider is asked to cache."""
 
     block: str | int
+    """`tools`, `system`, or index of the content that it ends in."""
     tokens: int
+    """Our count of everything up to it."""
     ttl: str
+    """How long the provider is to keep it."""
 
 
-class LifecycleAnswer(BaseModel):
+class LifecycleAnswer(AnswerModel):
     """What to do about the explicit cache, and what the reply's `cache_metadata` is to say."""
 
     action: Literal["none", "create", "use", "replace", "delete"]
+    """What to do before the request is sent."""
     reason: str
-    #: The cache to use or, of `replace` and `delete`, the one to delete.
+    """Why, as a word."""
     name: str | None
+    """The cache to use or, of `replace` and `delete`, the one to delete."""
     contents_count: int
+    """Contents from the start that the cache holds, or would."""
     fingerprint: str
+    """Of these, with tools and system text."""
     invocations_used: int | None
+    """Invocations that the cache has served with this one; null: there is none."""
     expire_time: float | None
+    """When the cache ends, in seconds since 1970; null: there is none."""
 
 
-class CacheAnswer(BaseModel):
+class CacheAnswer(AnswerModel):
     """What the provider's cache is asked for, what it has, and why it will miss if it will."""
 
     breakpoints: list[BreakpointAnswer]
+    """Where the provider is asked to cache, in order."""
     shared_prefix_tokens: int
+    """What still stands of the request before, by the model's count."""
     break_reason: str | None
+    """Why not all of it does; null: all does."""
     break_seq: int | None
+    """The marker that is why, by seq."""
     prompt_cache_key: str | None
+    """Sent along where the provider takes one."""
     lifecycle: LifecycleAnswer | None
+    """Of the explicit cache; null: none was asked for."""
 
 
-class ReasoningAnswer(BaseModel):
+class ReasoningAnswer(AnswerModel):
     """What became of thinking, in items."""
 
     kept: int
+    """Sent."""
     stripped: int
+    """Left out."""
     invalidated: int
+    """Of both, what no longer stands on the prefix that produced it."""
 
 
-class InputsAnswer(BaseModel):
+class InputsAnswer(AnswerModel):
     """What was fetched beside the log."""
 
     digest: str
+    """Names what was used; as `inputs` it compiles with the same again."""
 
 
-class ExplainedEvent(BaseModel):
+class ExplainedEvent(AnswerModel):
     """What became of an event, or of a span of masked ones."""
 
     seq: int | None = None
+    """Of a single event."""
     from_seq: int | None = None
+    """Of a span of masked ones."""
     to_seq: int | None = None
+    """Its end."""
     id: str | None = None
+    """Of a single event."""
     action: str
+    """`kept`, `masked`, `rewound`, `hidden`, `merged`, `narrated`, `stubbed`, `dropped`, `repaired`
+    or `marker`."""
     pass_: str | None = Field(alias="pass")
+    """The pass that took it away or changed it; null: none did."""
     by_seq: int | None
+    """The marker that is the reason."""
     block: int | None
+    """Index of the content that holds it."""
     tokens: int
+    """Our count of it."""
 
 
-class CompactionDue(BaseModel):
+class CompactionDue(AnswerModel):
     """Whether a fold is due, and the job that sees to it or has seen to it."""
 
     due: bool
+    """Whether a fold is due."""
     reason: str | None
+    """What made it due or, where nothing was folded, why."""
     job_id: str | None
+    """To ask for at `/v1/jobs/{id}`; null: none."""
 
 
-class CompileAnswer(BaseModel):
+class CompileAnswer(AnswerModel):
     """A request for the provider, and what there is to say of it."""
 
     request: dict[str, Any]
-    #: Body of the request that makes the explicit cache, but for the model; only where one is made.
+    """The provider's own body, ready to send but for the model."""
     cache_segment: dict[str, Any] | None = None
+    """Body of the request that makes the explicit cache, but for the model; only where one is made.
+    """
     head_seq: int
+    """The last seq of the log."""
     compiled_seq: int
+    """Up to where the log was read; to be posted back with the reply."""
     fingerprint: str
+    """Hash of all parts that stay, chained; to be posted back with the reply."""
     prefix_fingerprint: str
+    """The same up to the end of the cacheable prefix."""
     sent_fingerprint: str
+    """The same with ephemeral texts hashed last."""
     prefix_count: int
+    """Parts of the cacheable prefix."""
     base_count: int
+    """Parts that the caller's base has; 0: the request is whole."""
     pending: list[PendingAnswer]
+    """Calls without a result that a result may still answer."""
     cache: CacheAnswer
+    """What there is to say of the provider's cache."""
     tokens: TokensAnswer
+    """What the request will take, in all and by segment."""
     budget: BudgetAnswer
+    """What it may take, and what was cut for it."""
     reasoning: ReasoningAnswer
+    """What became of the thinking, in items."""
     repairs: list[RepairAnswer]
+    """What the provider would have refused."""
     warnings: list[str | dict[str, str]]
+    """What could not be taken as it came."""
     inputs: InputsAnswer
+    """Names what was fetched beside the log."""
     compaction: CompactionDue | None = None
+    """Whether a fold is due."""
     pipeline_version: str
+    """Changes when passes give something else."""
     timing_ms: dict[str, float]
+    """By step and pass."""
     events: list[ExplainedEvent] | None = None
+    """What became of each, with `explain`."""
     appended: list[Appended] | None = None
+    """What was appended first, with `append`."""
 
 
 def compile_text(
@@ -549,37 +667,50 @@ def _explained(row: EventTrace) -> Json:
     }
 
 
-class CauseAnswer(BaseModel):
+class CauseAnswer(AnswerModel):
     """Why two compiles differ."""
 
     reason: str
+    """As `break_reason` has it, or `append`, `overlap` or `option`."""
     seq: int | None
+    """The event that is the cause; null: none is."""
 
 
-class TokenPairAnswer(BaseModel):
+class TokenPairAnswer(AnswerModel):
     """Tokens of two compiles."""
 
     a: int
+    """Of the first, by its model's count."""
     b: int
+    """Of the second."""
 
 
-class PricePairAnswer(BaseModel):
+class PricePairAnswer(AnswerModel):
     """What the input of two compiles costs; null where the model has no known price."""
 
     a: float | None
+    """Of the input of the first, with what should be cached; null: no price is known."""
     b: float | None
+    """Of the second."""
     currency: str
+    """As in `USD`."""
 
 
-class DiffAnswer(BaseModel):
+class DiffAnswer(AnswerModel):
     """Where two compiles part."""
 
     same: bool
+    """Whether both are the same request."""
     first_block: int | None
+    """Index of the first content that differs; null: none, or what stands before."""
     cause: CauseAnswer | None
+    """Why they differ; null: they do not."""
     text: str
+    """All of it in sentences."""
     tokens: TokenPairAnswer
+    """What each takes."""
     price: PricePairAnswer
+    """What each costs."""
 
 
 def diff_answer(comparison: Comparison) -> dict[str, Json]:
@@ -603,22 +734,29 @@ class ValidateBody(RequestModel):
     """A provider's request, to be checked."""
 
     format: FormatName
+    """Of the request."""
     model: Word | None = None
+    """Some rules are a model's."""
     request: JsonObject
+    """The provider's body."""
 
 
-class ViolationAnswer(BaseModel):
+class ViolationAnswer(AnswerModel):
     """A broken rule, and where."""
 
     rule: str
+    """Which is broken, as a word."""
     path: str
+    """JSON pointer into the request."""
 
 
-class ValidateAnswer(BaseModel):
+class ValidateAnswer(AnswerModel):
     """What a provider would refuse."""
 
     valid: bool
+    """Whether no rule is broken."""
     violations: list[ViolationAnswer]
+    """In the order of the request."""
 
 
 def validate_answer(violations: tuple[Violation, ...]) -> dict[str, Json]:
@@ -631,9 +769,13 @@ class TokensBody(RequestModel):
     """A text, or contents of a format, to be counted."""
 
     format: FormatName | Literal["adk"] = "native"
+    """Of the contents."""
     model: Word | None = None
+    """Count as its rule assumes, media too; null: our own count."""
     contents: list[Any] | None = None
+    """Contents, messages or items; these or `text`."""
     text: str | None = None
+    """A text."""
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
@@ -642,8 +784,10 @@ class TokensBody(RequestModel):
         return self
 
 
-class CountAnswer(BaseModel):
+class CountAnswer(AnswerModel):
     """Tokens, and how they were counted."""
 
     tokens: int
+    """Our count."""
     method: str
+    """Encoding of the tokenizer that counts."""

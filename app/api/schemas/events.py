@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from app.api.schemas.fields import (
     MAX_PAGE,
+    AnswerModel,
     BranchPath,
     Order,
     Position,
@@ -37,12 +38,17 @@ class AppendRequest(RequestModel):
     """Events in ADK's shape, or items of a provider's format."""
 
     events: list[Any] | None = None
+    """Events in ADK's shape, either case; these or `items`."""
     format: ImportFormat | None = None
+    """Of the items."""
     items: list[Any] | None = None
-    #: Author of the model's messages among the items.
+    """Messages or items of a provider, sessions or events of ADK."""
     agent: Word | None = None
+    """Author of the model's messages among the items; null: the session's `app_name`."""
     expected_seq: Position | None = None
+    """Seq at which the head must still be, else 412; as `If-Match` says it."""
     create: NewSessionRequest | None = None
+    """What the session is made with, if there is none; of another app or user: 412."""
 
     @model_validator(mode="after")
     def _has_one_kind(self) -> Self:
@@ -55,32 +61,45 @@ class AppendRequest(RequestModel):
         return self
 
 
-class Appended(BaseModel):
+class Appended(AnswerModel):
     """What became of one event."""
 
     id: str
+    """Of the event."""
     seq: int | None
+    """Its place in the log, from 1; null of a partial one."""
     tokens: int
+    """Our count of all its parts."""
     duplicate: bool
+    """Whether it was there already, with this body."""
     item: int
+    """Index of what it was made of, in `events` or `items`."""
     stored: bool | None = None
+    """False of a partial event, which never is."""
 
 
-class ScheduledAnswer(BaseModel):
+class ScheduledAnswer(AnswerModel):
     """Whether a fold became due, and the job that sees to it."""
 
     scheduled: bool
+    """Whether a fold became due."""
     reason: str | None = None
+    """What made it due, as a word."""
     job_id: str | None = None
+    """To ask for at `/v1/jobs/{id}`."""
 
 
-class AppendAnswer(BaseModel):
+class AppendAnswer(AnswerModel):
     """What an append did."""
 
     appended: list[Appended]
+    """One entry for each event, in order."""
     head_seq: int
+    """The last seq of the log."""
     warnings: list[Warned]
+    """What could not be taken as it came."""
     compaction: ScheduledAnswer
+    """Whether a fold became due."""
 
 
 def append_answer(result: AppendResult) -> dict[str, Any]:
@@ -134,8 +153,11 @@ class ReaderQuery(QueryModel):
     """Whose view is wanted; none of them: an operator's."""
 
     reader_agent: Word | None = Field(default=None, alias="reader.agent")
+    """Only what this agent may see."""
     reader_branch: BranchPath | None = Field(default=None, alias="reader.branch")
+    """Only what an agent of this branch may see; empty: all branches."""
     reader_scope: Word | None = Field(default=None, alias="reader.isolation_scope")
+    """Only what an agent of this isolation scope may see."""
 
     @property
     def reader(self) -> Reader | None:
@@ -153,21 +175,33 @@ class EventsQuery(ReaderQuery):
     """Which events to list."""
 
     after_seq: Position | None = None
+    """Only events after this one."""
     before_seq: Position | None = None
-    #: Not before this time.
+    """Only events before this one."""
     after_time: Annotated[float, BeforeValidator(_time)] | None = None
-    #: The newest so many, in log order.
+    """Not before this time: RFC 3339, or epoch seconds or milliseconds."""
     last: Annotated[int, Field(ge=1, le=MAX_PAGE)] | None = None
+    """The newest so many, in log order."""
     author: Word | None = None
+    """Only events of this author."""
     branch: BranchPath | None = None
+    """Only events of this very branch."""
     invocation_id: Word | None = None
+    """Only events of this invocation."""
     kind: Word | None = None
+    """`message`, or a kind of marker, as in `fold` or `rewind`."""
     status: Literal["live", "masked", "rewound", "marker"] | None = None
+    """Only events that are read so at the head."""
     as_of_seq: Position | None = None
+    """The log as it was at this seq."""
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
+    """The most entries of a page."""
     order: Order = "asc"
+    """By seq."""
     after: str | None = None
+    """Cursor that a page answered as `next`; it goes with the same filters and order."""
     before: str | None = None
+    """Cursor of the page whose entries come after those wanted."""
 
     def to_domain(self, *, after_seq: int | None, before_seq: int | None) -> EventFilter:
         """Return the filter, with the bounds that follow from cursors."""
@@ -191,6 +225,7 @@ class StreamQuery(ReaderQuery):
     """Whose view to stream, and from where; `Last-Event-ID` goes before it."""
 
     after_seq: Position | None = None
+    """Begin after this event; without it, and without `Last-Event-ID`, at the head."""
 
 
 def event_text(view: EventView) -> str:
@@ -222,42 +257,60 @@ def events_page_text(page: EventPage, cursor: str | None) -> str:
     return f'{{"data":[{data}],"next":{canonical_json(cursor)},"has_more":{has_more}}}'
 
 
-class EventAnswer(BaseModel):
+class EventAnswer(AnswerModel):
     """An event: its own members as they were sent, with these added."""
 
     id: str
+    """Of the event."""
     seq: int
+    """Its place in the log, from 1."""
     status: Literal["live", "masked", "rewound", "marker"]
+    """How it is read now."""
     masked_by: int | None
+    """The fold that stands for it, by seq."""
     tokens: int
+    """Our count of all its parts."""
     author: str
+    """`user`, or an agent's name."""
     timestamp: float | str
+    """As it was sent, else when it was appended."""
 
 
-class EventsPage(BaseModel):
+class EventsPage(AnswerModel):
     """A page of events."""
 
     data: list[EventAnswer]
+    """In the order asked for."""
     next: str | None
+    """Cursor for `after` of the page that follows; null on the last page."""
     has_more: bool
+    """Whether anything follows this page."""
 
 
-class OpenCallAnswer(BaseModel):
+class OpenCallAnswer(AnswerModel):
     """A call without a result."""
 
     call_id: str | None
+    """As the model gave it; null when it gave none."""
     name: str
+    """Of the tool."""
     seq: int
+    """Of the call's event."""
 
 
-class InvocationAnswer(BaseModel):
+class InvocationAnswer(AnswerModel):
     """Where to resume an invocation."""
 
     invocation_id: str
+    """As its events name it."""
     complete: bool
+    """Whether nothing is left to do."""
     open_calls: list[OpenCallAnswer]
+    """Calls without a result."""
     agent_state: dict[str, Any]
+    """The newest state that each of its agents left."""
     events: list[EventAnswer]
+    """In log order."""
 
 
 def invocation_text(view: InvocationView) -> str:
@@ -281,32 +334,44 @@ class RewindRequestBody(RequestModel):
     """Where to rewind to."""
 
     before_invocation_id: Word | None = None
+    """Undo this invocation and what follows; this or `to_seq`."""
     to_seq: Position | None = None
+    """The last event that stays; 0: none does."""
     expected_seq: Position | None = None
+    """Seq at which the head must still be, else 412; as `If-Match` says it."""
 
 
 class PinsRequest(RequestModel):
     """Which events to pin or unpin."""
 
     seqs: Annotated[list[Seq], Field(max_length=1000)] | None = None
+    """Events by seq, each with its whole call group; these, `last_turn` or `first`."""
     last_turn: bool = False
+    """The newest user message and all that follows."""
     first: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """So many events from the start."""
     expected_seq: Position | None = None
+    """Seq at which the head must still be, else 412; as `If-Match` says it."""
 
 
-class PinAnswer(BaseModel):
+class PinAnswer(AnswerModel):
     """A pinned event."""
 
     seq: int
+    """The event."""
     tokens: int
+    """Our count of it."""
     marker_seq: int
+    """The event that pinned it."""
 
 
-class PinsAnswer(BaseModel):
+class PinsAnswer(AnswerModel):
     """What is pinned."""
 
     pins: list[PinAnswer]
+    """By seq."""
     tokens: int
+    """All of them together, by our count."""
 
 
 def pins_answer(pins: Pins) -> dict[str, Any]:

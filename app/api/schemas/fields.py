@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from fastapi import Path
+from fastapi import Header, Path
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from app.core.canonical import Json, canonical_json, clean_text, is_clean
@@ -30,20 +30,32 @@ def cleaned(value: Json) -> Json:
 class RequestModel(BaseModel):
     """A request body: no conversions, no unknown members."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
 
 
 class QueryModel(BaseModel):
     """Query parameters: text is converted, unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True
+    )
 
 
-class Warned(BaseModel):
+class AnswerModel(BaseModel):
+    """A part of an answer."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class Warned(AnswerModel):
     """What could not be taken as it came."""
 
     pointer: str
+    """JSON pointer into the request (RFC 6901); empty for all of it."""
     detail: str
+    """What was done instead, in words."""
 
 
 #: A name that is compared and indexed.
@@ -66,5 +78,13 @@ Order: TypeAlias = Literal["asc", "desc"]
 SessionIdText: TypeAlias = Annotated[str, StringConstraints(pattern=SESSION_ID_PATTERN)]
 JsonObject: TypeAlias = dict[str, Any]
 
-SessionId: TypeAlias = Annotated[str, Path(alias="sid", pattern=SESSION_ID_PATTERN)]
-SeqInPath: TypeAlias = Annotated[int, Path(ge=1, le=MAX_SEQ)]
+SessionId: TypeAlias = Annotated[
+    str,
+    Path(alias="sid", pattern=SESSION_ID_PATTERN, description="Of the session, as it was made."),
+]
+SeqInPath: TypeAlias = Annotated[
+    int, Path(ge=1, le=MAX_SEQ, description="Of the event: a place in the log, from 1.")
+]
+Authorization: TypeAlias = Annotated[
+    str | None, Header(description="A key, as in `Bearer fl_...`; with auth off none is needed.")
+]

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel
-
-from app.api.schemas.fields import RequestModel, cleaned
+from app.api.schemas.fields import AnswerModel, RequestModel, cleaned
 from app.core.canonical import Json
 
 
@@ -12,9 +10,13 @@ class PolicyRequest(RequestModel):
     """A policy; each group is checked as a whole."""
 
     compaction: Any = None
+    """When to fold, and what: `strategy` and the keys that it uses."""
     summarizer: Any = None
+    """What writes summaries: `kind` and its terms."""
     offload: Any = None
+    """What of large results is replaced at append; null: nothing."""
     pins: Any = None
+    """How many tokens pins may take: `max_tokens`."""
 
     def to_domain(self) -> dict[str, Json]:
         """Return the groups that were named."""
@@ -23,10 +25,14 @@ class PolicyRequest(RequestModel):
         return {name: value[name] for name in type(self).model_fields if name in value}
 
 
-class PolicyAnswer(BaseModel):
+class PolicyAnswer(AnswerModel):
     """A policy."""
 
     compaction: dict[str, Any] | None = None
+    """When to fold, and what."""
     summarizer: dict[str, Any] | None = None
+    """What writes summaries."""
     offload: dict[str, Any] | None = None
+    """What of large results is replaced at append."""
     pins: dict[str, Any] | None = None
+    """How many tokens pins may take."""

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from app.api.schemas.events import EventAnswer, event_text
 from app.api.schemas.fields import (
     MAX_PAGE,
+    AnswerModel,
     BranchPath,
     Position,
     QueryText,
@@ -28,9 +29,13 @@ class ReaderFields(RequestModel):
     """Whose view is wanted."""
 
     agent: Word | None = None
+    """Its name; null: nothing is foreign."""
     branch: BranchPath = ""
+    """Dotted agent path; an agent sees its own line upward."""
     isolation_scope: Word | None = None
+    """Only events of this scope; null: outside of any."""
     node_path: BranchPath = ""
+    """Of a graph's node, whose own inputs it sees."""
 
     def to_domain(self) -> Reader:
         """Return the reader."""
@@ -46,14 +51,18 @@ class RecallRequest(RequestModel):
     """What to look for."""
 
     query: QueryText
-    #: Words, in any order and case; or a pattern, of which case matters unless it says `(?i)`.
+    """What is looked for."""
     mode: Literal["text", "regex"] = "text"
-    #: `all` is everything that no rewind undid.
+    """`text`: words, in any order and case; `regex`: a pattern, of which case matters unless it
+    says `(?i)`."""
     scope: Literal["all", "live", "masked", "rewound"] = "all"
+    """`all` is everything that no rewind undid."""
     limit: Annotated[int, Field(ge=1, le=100)] = 10
-    #: Only events before this one: to go on where a search ended.
+    """The most hits."""
     before_seq: Seq | None = None
+    """Only events before this one: to go on where a search ended."""
     reader: ReaderFields | None = None
+    """Only what this reader may see; null: everything."""
 
     def to_domain(self, key: SessionKey) -> Recall:
         """Return what to look for."""
@@ -68,24 +77,31 @@ class RecallRequest(RequestModel):
         )
 
 
-class HitAnswer(BaseModel):
+class HitAnswer(AnswerModel):
     """An event that holds what was looked for."""
 
     seq: int
+    """The event."""
     kind: str
+    """What of it matched: `text`, `function_call` and the like."""
     snippet: str
+    """The text around the match."""
     score: float
+    """Higher is better."""
     summary_seq: int | None = None
+    """The fold that stands for the event, if one does."""
 
 
-class RecallAnswer(BaseModel):
+class RecallAnswer(AnswerModel):
     """What was found, best first."""
 
     hits: list[HitAnswer]
-    #: False when something was left out: time ran out, or there is more than `limit`.
+    """As many as were asked for, at most."""
     complete: bool
-    #: Where to go on; null where what is left may stand anywhere: a larger `limit` finds it.
+    """False when something was left out: time ran out, or there is more than `limit`."""
     next_before_seq: int | None
+    """Where to go on, as `before_seq`; null when nothing is left, or what is left may stand
+    anywhere: a larger `limit` finds it."""
 
 
 def recall_answer(recalled: Recalled) -> dict[str, Any]:
@@ -110,12 +126,17 @@ class ExpandRequest(RequestModel):
     """What to open: summaries, a span, or of summaries what lies within the span."""
 
     summary_seqs: Annotated[list[Seq], Field(min_length=1, max_length=MAX_PAGE)] | None = None
+    """Folds to open; these or a span."""
     from_seq: Seq | None = None
+    """The first event of a span."""
     to_seq: Seq | None = None
+    """The last event of a span."""
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = DEFAULT_MAX_TOKENS
-    #: Only events that hold these words.
+    """The most tokens of the answer, by our count."""
     query: QueryText | None = None
+    """Only events that hold these words."""
     reader: ReaderFields | None = None
+    """Only what this reader may see; null: everything."""
 
     @model_validator(mode="after")
     def _names_something(self) -> Self:
@@ -142,18 +163,22 @@ class ElisionRequestBody(RequestModel):
     """Which events to read as stubs."""
 
     seqs: Annotated[list[Seq], Field(min_length=1, max_length=MAX_PAGE)]
-    #: So many characters of each body stay.
+    """Events to be read as stubs."""
     keep_chars: Annotated[int, Field(ge=0, le=MAX_KEEP_CHARS)] = 0
+    """So many characters of each body stay."""
     expected_seq: Position | None = None
+    """Seq at which the head must still be, else 412; as `If-Match` says it."""
 
 
-class ExpandAnswer(BaseModel):
+class ExpandAnswer(AnswerModel):
     """Originals in log order."""
 
     events: list[EventAnswer]
+    """The originals, in log order."""
     truncated: bool
-    #: Where the rest begins, as `from_seq`.
+    """Whether there is more than was asked for."""
     next_seq: int | None
+    """Where the rest begins, as `from_seq`."""
 
 
 def expand_text(expanded: Expanded) -> str:

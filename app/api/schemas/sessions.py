@@ -3,10 +3,11 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from app.api.schemas.fields import (
     MAX_PAGE,
+    AnswerModel,
     JsonObject,
     Order,
     Position,
@@ -37,11 +38,17 @@ class NewSessionRequest(RequestModel):
     """What a session is made with."""
 
     app_name: Word
+    """Fixed for good."""
     user_id: Word
+    """Fixed for good."""
     state: CleanObject = Field(default_factory=dict)
+    """At the start; `app:` and `user:` keys are shared, `temp:` ones dropped."""
     policy: CleanObject | None = None
+    """When to fold; null: the app's, else the server's."""
     metadata: CleanObject = Field(default_factory=dict)
+    """The caller's own, to filter by."""
     ttl_s: TtlSeconds | None = None
+    """Seconds from the last append after which it is erased; null: never."""
 
     def to_domain(self) -> NewSession:
         """Return the new session, its state split by scope."""
@@ -62,8 +69,11 @@ class SessionPatch(RequestModel):
     """A merge patch: what is not named stays, null takes away."""
 
     policy: CleanObject | None = None
+    """A merge patch; null: the app's, else the server's."""
     metadata: CleanObject | None = None
+    """A merge patch."""
     ttl_s: TtlSeconds | None = None
+    """Seconds from the last append after which it is erased; null: never."""
 
     def to_domain(self, key: SessionKey, expected_seq: int | None) -> SessionChange:
         """Return the change."""
@@ -81,55 +91,85 @@ class ForkRequest(RequestModel):
     """A new session that begins with the events of this one."""
 
     new_id: SessionIdText
+    """Of the new session; must be free."""
     at_seq: Position | None = None
+    """The last event to copy; null: all."""
     metadata: CleanObject = Field(default_factory=dict)
+    """Of the new session."""
 
 
 class SessionsQuery(QueryModel):
     """Which sessions to list; further parameters are `metadata.<key>=<text>`."""
 
     app_name: Word | None = None
+    """Only sessions of this app."""
     user_id: Word | None = None
+    """Only sessions of this user."""
     updated_after: datetime | None = None
+    """Only sessions that changed after this time: RFC 3339."""
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
+    """The most entries of a page."""
     order: Order = "desc"
+    """By the time of the last change."""
     after: str | None = None
+    """Cursor that a page answered as `next`; it goes with the same filters and order."""
 
 
-class SessionStats(BaseModel):
+class SessionStats(AnswerModel):
     """Sizes of a session."""
 
     events: int
+    """Events of the log, markers among them."""
     live_events: int
+    """Events that are read as they are."""
     tokens_raw: int
+    """Our count of all events."""
     tokens_live: int
+    """Our count of what is read: live events and summaries."""
     compactions: int
+    """Folds of the log, used or not."""
 
 
-class SessionAnswer(BaseModel):
+class SessionAnswer(AnswerModel):
     """A session."""
 
     id: str
+    """As the caller chose it."""
     app_name: str
+    """Whose agents it is of."""
     user_id: str
+    """Whom they talk to."""
     head_seq: int
+    """The last seq of the log; 0: it is empty."""
     state: dict[str, Any]
+    """Session, `app:` and `user:` keys in one view."""
     policy: dict[str, Any] | None
+    """Of its own; null: the app's, else the server's."""
     metadata: dict[str, Any]
+    """The caller's own."""
     ttl_s: int | None = None
+    """Seconds from the last append after which it is erased; null: never."""
     forked_from: str | None = None
+    """The session that it began as a copy of."""
     created_at: datetime
+    """RFC 3339, UTC."""
     updated_at: datetime
+    """Of the last append or change; RFC 3339, UTC."""
     stats: SessionStats
-    warnings: list[Warned] = []
+    """Sizes of the log."""
+    warnings: list[Warned] = Field(default_factory=list)
+    """Where the session was there already: what it has otherwise than asked for."""
 
 
-class SessionsPage(BaseModel):
+class SessionsPage(AnswerModel):
     """A page of sessions."""
 
     data: list[SessionAnswer]
+    """In the order asked for."""
     next: str | None
+    """Cursor for `after` of the page that follows; null on the last page."""
     has_more: bool
+    """Whether anything follows this page."""
 
 
 def session_answer(view: SessionView) -> dict[str, Any]:

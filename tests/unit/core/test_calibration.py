@@ -44,6 +44,30 @@ def test_whatever_the_tokenizer_five_reports_are_enough(
     assert abs(learnt.percent / 100 - factor) <= 0.02 + 0.02 * factor + 0.01
 
 
+@given(
+    st.floats(0.3, 3.9),
+    st.floats(-0.05, 0.05),
+    st.integers(0, 30),
+    st.integers(1_000, 10**6),
+)
+def test_a_provider_that_counts_evenly_stays_within_the_error_bound(
+    factor: float, first_off: float, later: int, ours: int
+) -> None:
+    first = max(0.26, factor * (1 + first_off))
+    learnt = taught((10**6, round(10**6 * first)), *[(10**6, round(10**6 * factor))] * later)
+    calibration = calibration_of(learnt, None)
+    told = calibration.tokens(ours)
+    assert abs(told - ours * factor) <= calibration.error(told) + 1
+
+
+def test_what_is_used_lags_behind_and_the_bound_says_so() -> None:
+    """48 stands while 50 is learnt: that is four in a hundred."""
+    learnt = taught((10**6, 480_000), *[(10**6, 500_000)] * 40)
+    calibration = calibration_of(learnt, None)
+    assert learnt.percent == 48
+    assert calibration.tokens(10_000) + calibration.error(4_800) >= 5_000
+
+
 def test_the_percentage_stays_while_reports_agree_with_it() -> None:
     learnt = taught(*[(10_000, 13_000)] * 5)
     for theirs in (13_100, 12_900, 13_150, 12_850):
