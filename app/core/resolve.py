@@ -649,9 +649,13 @@ class Resolver:
         return replace(lane, tool_names=section.tool_names)
 
     def _has_uncovered_owner(self, seq: int, folded: set[int]) -> bool:
-        """Tell whether the event holds a response whose call is not folded with it."""
+        """Tell whether the event holds a response whose call is not folded with it, unless they are
+        apart already: then the older fold would go on to be read for this one event."""
+        index = self.facts.index
         return any(
-            owner not in folded and not contains(self.facts.index.rewound, owner)
+            owner not in folded
+            and not contains(index.rewound, owner)
+            and not _are_apart(index, seq, owner)
             for owner in self.facts.headers[seq].owner_seqs
             if owner is not None
         )
@@ -697,6 +701,12 @@ class Resolver:
             if answer in self.facts.headers and call.id in self.facts.headers[answer].requested_ids
         ]
         return self._is_open(call) or (bool(asked) and asked[-1] == call.answers[-1])
+
+
+def _are_apart(index: Index, seq: int, other: int) -> bool:
+    """Tell whether two events are folded, by different folds."""
+    folds = index.fold_of(seq), index.fold_of(other)
+    return None not in folds and folds[0] != folds[1]
 
 
 def _distance(lane: Lane, line: Sequence[str], call: CallFacts) -> int:

@@ -868,3 +868,25 @@ def test_resolving_in_two_batches_is_resolving_in_one() -> None:
         parts = [first.add(item) for item in timed[:cut]]
         second = Resolver(first.facts)
         assert (*parts, *(second.add(item) for item in timed[cut:])) == whole
+
+
+def test_a_result_that_was_folded_apart_from_its_call_goes_on_to_a_newer_fold() -> None:
+    events = [
+        user("u"),
+        call("t", id="c"),
+        response("c", branch="b"),
+        model("m"),
+        fold_of(1, 4, section("root"), section("b", branch="b")),
+        user("v"),
+        model("n"),
+        # Now the call belongs to this one, and its result still to the first.
+        fold_of(1, 7, section("larger")),
+        user("w", branch="b"),
+    ]
+    done = log(*events, fold_of(3, 9, section("b again", branch="b")))
+
+    assert [(item.fold_seq, item.lane.branch, item.belongs) for item in done.index.sections] == [
+        (8, "", ((1, 2), (4, 7))),
+        # Not the fold at 5, for the sake of this one event.
+        (10, "b", ((3, 3), (9, 9))),
+    ]
