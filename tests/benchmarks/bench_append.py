@@ -4,8 +4,8 @@
     make bench-append BENCH_ARGS="--json append.json"        and everything as JSON
 
 A batch of 1, 100 or 500 events of the workload, to many sessions in turn or to a single one; in the
-single session also by eight clients at once, who wait for each other. Every append has its floor
-right after it, so that both see the same machine: the same rows into the same table under the same
+single session also by eight clients at once, who wait for each other. Appends and their floors take
+turns, so that both see the same machine: the same rows into the same table under the same
 lock (see append_floor.py). The events are an agent's: a quarter of them are results, whose calls
 have to be found, when they come alone.
 
@@ -38,7 +38,7 @@ from tests.benchmarks.workload import event
 BATCHES: Final = ((1, 240), (100, 24), (500, 8))
 MANY: Final = 20
 CLIENTS: Final = 8
-WARM_UP: Final = 3
+WARM_UP: Final = 2
 POLICY: Final = {"compaction": {"strategy": "none"}}
 #: What is held to, by the median of a row: floors of an append, and how long the loop stands still.
 MOST: Final = 1.5
@@ -137,8 +137,10 @@ async def _measure_all(url: str, database_url: str) -> list[Row]:
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         for batch, times in BATCHES:
             for sessions, clients in ((MANY, 1), (1, 1), (1, CLIENTS)):
-                rows.append(await _measure(client, batch, times, sessions, clients))
-                print(f"measured {batch} in {sessions} by {clients}", file=sys.stderr, flush=True)
+                row = await _measure(client, batch, times, sessions, clients)
+                rows.append(row)
+                told = f"{batch} in {sessions} by {clients}: {row.ratio:.2f}x"
+                print(f"measured {told}", file=sys.stderr, flush=True)
             await _vacuum(database_url)
     return rows
 
@@ -166,20 +168,23 @@ class _Log:
         for name in (self._name, f"{self._name}-floor"):
             _checked(await self._client.put(f"/v1/sessions/{name}", json=body))
 
-    async def append(self, ours: Stopwatch, floor: Stopwatch) -> None:
-        """Append a batch, and have the floor do the same."""
+    def next_batch(self) -> bytes:
+        """Return the body of the next append."""
         first, self._next = self._next, self._next + self._batch
-        body = json.dumps({"events": [event(first + n) for n in range(self._batch)]}).encode()
+        return json.dumps({"events": [event(first + n) for n in range(self._batch)]}).encode()
+
+    async def append(self, body: bytes, watch: Stopwatch) -> None:
+        """Append a batch."""
+        await self._post(f"/v1/sessions/{self._name}/events", body, watch)
+
+    async def append_bare(self, body: bytes, watch: Stopwatch) -> None:
+        """Have the floor do the same."""
+        await self._post(f"/floor/{self._batch}/{self._name}-floor", body, watch)
+
+    async def _post(self, path: str, body: bytes, watch: Stopwatch) -> None:
         headers = {"Content-Type": "application/json"}
-        with ours:
-            answer = await self._client.post(
-                f"/v1/sessions/{self._name}/events", content=body, headers=headers
-            )
-        _checked(answer)
-        with floor:
-            answer = await self._client.post(
-                f"/floor/{self._batch}/{self._name}-floor", content=body, headers=headers
-            )
+        with watch:
+            answer = await self._client.post(path, content=body, headers=headers)
         _checked(answer)
 
 
@@ -187,19 +192,19 @@ async def _measure(
     client: httpx.AsyncClient, batch: int, times: int, sessions: int, clients: int
 ) -> Row:
     logs = [_Log(client, f"b{batch}-s{sessions}-c{clients}-{n}", batch) for n in range(sessions)]
-    for log in logs:
-        await log.make()
-        for _ in range(WARM_UP):
-            await log.append(Stopwatch(), Stopwatch())
     ours = [Stopwatch() for _ in range(clients)]
     floors = [Stopwatch() for _ in range(clients)]
-
-    async def work(number: int) -> None:
-        for turn in range(times // clients):
-            await logs[turn % sessions].append(ours[number], floors[number])
-
-    # In the order of the writers, ours and the floor's turns are mixed: both wait for the lock.
-    await asyncio.gather(*map(work, range(clients)))
+    for log in logs:
+        await log.make()
+    for turn in range(WARM_UP * sessions + times // clients):
+        if turn == WARM_UP * sessions:
+            ours = [Stopwatch() for _ in range(clients)]
+            floors = [Stopwatch() for _ in range(clients)]
+        log = logs[turn % sessions]
+        bodies = [log.next_batch() for _ in range(clients)]
+        # All writers at once, and then all of the floor's: neither waits for the other.
+        await asyncio.gather(*map(log.append, bodies, ours))
+        await asyncio.gather(*map(log.append_bare, bodies, floors))
     samples = [sample for watch in ours for sample in watch.samples_ms]
     floor = [sample for watch in floors for sample in watch.samples_ms]
     return Row(
@@ -225,7 +230,7 @@ def _large(kind: str, number: int) -> dict[str, Any]:
         case "hex digits":
             result = dice.randbytes(LARGE // 2 - 100).hex()
         case "members":
-            rows = range(LARGE // 52)
+            rows = range(LARGE // 66)
             result = [{"at": n, "state": "held", "place": f"hub {n}", "n": 1.5} for n in rows]
         case _:
             result = [dice.random() for _ in range(LARGE // 22)]

@@ -31,7 +31,7 @@ from app.storage.embedded import EmbeddedPostgres
 from app.storage.migrate import migrate
 from tests.benchmarks.http_client import Answer, Connection
 from tests.benchmarks.measuring import machine, percentile, table
-from tests.benchmarks.processes import busy, cpu_seconds, saturated
+from tests.benchmarks.processes import busy, cpu_seconds, postmaster_of, saturated
 from tests.benchmarks.workload import AGENT, events
 
 CLIENTS: Final = (1, 16, 64, 256)
@@ -82,13 +82,17 @@ def main() -> int:
     print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="foldline-") as folder:
-        server = EmbeddedPostgres(Path(folder) / "postgres")
+        data_dir = Path(folder) / "postgres"
+        server = EmbeddedPostgres(data_dir)
         server.start()
         try:
             asyncio.run(migrate(server.superuser_url))
             for services in (1, 2):
                 rows += _measure_services(
-                    server.superuser_url, services, sorted(arguments.clients), arguments.seconds
+                    Place(server.superuser_url, postmaster_of(data_dir)),
+                    services,
+                    sorted(arguments.clients),
+                    arguments.seconds,
                 )
         finally:
             server.stop()
@@ -100,14 +104,22 @@ def main() -> int:
     return 0 if _holds(rows) else 1
 
 
-def _measure_services(url: str, services: int, clients: list[int], seconds: float) -> list[Row]:
-    settings = {"DATABASE_URL": url, "MIGRATE_ON_START": "false"}
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The Postgres of a run."""
+
+    url: str
+    postmaster: int
+
+
+def _measure_services(place: Place, services: int, clients: list[int], seconds: float) -> list[Row]:
+    settings = {"DATABASE_URL": place.url, "MIGRATE_ON_START": "false"}
     rows = []
     with ExitStack() as stack:
         urls = [stack.enter_context(running_service(settings)) for _ in range(services)]
         for count in clients:
-            rows.append(asyncio.run(_measure(urls, count, seconds)))
-            asyncio.run(_vacuum(url))
+            rows.append(asyncio.run(_measure(place, urls, count, seconds)))
+            asyncio.run(_vacuum(place.url))
             print(f"measured {count} on {services}", file=sys.stderr, flush=True)
     return rows
 
@@ -120,7 +132,7 @@ async def _vacuum(url: str) -> None:
         await connection.close()
 
 
-async def _measure(urls: list[str], clients: int, seconds: float) -> Row:
+async def _measure(place: Place, urls: list[str], clients: int, seconds: float) -> Row:
     tally = Tally()
     async with AsyncExitStack() as stack:
         agents = []
@@ -134,10 +146,10 @@ async def _measure(urls: list[str], clients: int, seconds: float) -> Row:
         await asyncio.gather(*(agent.begin(gate) for agent in agents))
         until_s = time.monotonic() + WARM_UP_S
         await asyncio.gather(*(agent.work(Tally(), until_s) for agent in agents))
-        before, started_s = cpu_seconds(), time.monotonic()
+        before, started_s = cpu_seconds(place.postmaster), time.monotonic()
         until_s = started_s + seconds
         await asyncio.gather(*(agent.work(tally, until_s) for agent in agents))
-        wall_s, after = time.monotonic() - started_s, cpu_seconds()
+        wall_s, after = time.monotonic() - started_s, cpu_seconds(place.postmaster)
     cores = busy(before, after, wall_s)
     return Row(
         services=len(urls),

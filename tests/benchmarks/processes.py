@@ -4,21 +4,25 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from app.storage.embedded_cluster import Layout
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_seconds() -> Mapping[str, float]:
-    """Return the CPU time so far of the ``services`` below this process, of their ``postgres``, and
-    of this process, the ``load``. Only those that live now are counted."""
-    family = _family(os.getpid())
-    seconds = {"services": 0.0, "postgres": 0.0, "load": _seconds(os.getpid())}
-    for pid in family:
-        command = _command(pid)
-        if "app.cli" in command and "serve" in command:
-            seconds["services"] += _seconds(pid)
-        elif "postgres" in command:
-            seconds["postgres"] += _seconds(pid)
-    return seconds
+def cpu_seconds(postmaster: int) -> Mapping[str, float]:
+    """Return the CPU time so far of the ``services`` below this process, of ``postgres``, and of
+    this process, the ``load``. Only those that live now are counted."""
+    services = [pid for pid in _family(os.getpid()) if "app.cli serve" in _command(pid)]
+    return {
+        "services": sum(map(_seconds, services)),
+        "postgres": sum(map(_seconds, [postmaster, *_family(postmaster)])),
+        "load": _seconds(os.getpid()),
+    }
+
+
+def postmaster_of(data_dir: Path) -> int:
+    """Return the first process of an embedded Postgres."""
+    return int((Layout(data_dir).cluster / "postmaster.pid").read_text().split()[0])
 
 
 def busy(
