@@ -169,6 +169,38 @@ async def test_following_the_head_leaves_the_log_that_the_long_way_leaves(
             await replicas[0].call("DELETE", f"/v1/sessions/{session_id}")
 
 
+async def test_an_invocation_is_complete_when_its_calls_are_answered(
+    database_url: str, replicas: list[Api]
+) -> None:
+    path = await replicas[0].session()
+    connection = await asyncpg.connect(database_url)
+    complete: list[tuple[bool, int]] = []
+    try:
+        for event in (
+            user("where is it?"),
+            call("track", "c1"),
+            call("track", "c2"),
+            model("I am looking."),
+            response("track", "c1"),
+            model("Still."),
+            response("track", "c2"),
+            model("It is held."),
+        ):
+            await replicas[0].append(path, {**event, "invocation_id": "i1"})
+            row = await connection.fetchrow(
+                "SELECT is_invocation_complete, invocations_new FROM sessions"
+                " WHERE session_id = $1",
+                path.rpartition("/")[2],
+            )
+            assert row is not None
+            complete.append((row["is_invocation_complete"], row["invocations_new"]))
+    finally:
+        await connection.close()
+
+    # What is said while a call waits ends nothing.
+    assert complete == [(False, 0)] * 7 + [(True, 1)]
+
+
 @contextmanager
 def asked_of_the_database() -> Iterator[list[str]]:
     """Give the texts of what connections that are opened in the block are sent."""
