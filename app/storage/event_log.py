@@ -336,7 +336,7 @@ _LOGGED: Final[LiteralString] = """
 
 # The ranges hold the status and the bounds on seq; the limit inside each of them keeps its scan
 # from reading on. A fold is listed only where all of its lanes are visible: its text tells of all.
-_LISTED: Final[LiteralString] = (
+_VISIBLE: Final[LiteralString] = (
     """
     WITH visible AS MATERIALIZED (
         SELECT l.lane
@@ -359,8 +359,18 @@ _LISTED: Final[LiteralString] = (
         FROM events AS e
         WHERE
             e.session_uid = $1
+"""
+)
+# Along the log, or along an invocation: its events may lie far apart.
+_IN_SPAN: Final[LiteralString] = """
             AND e.seq >= lower(span)
             AND e.seq < coalesce(upper(span), 9223372036854775807)
+"""
+_OF_INVOCATION: Final[LiteralString] = """
+            AND (e.invocation_id, e.seq) >= ($11, lower(span))
+            AND (e.invocation_id, e.seq) < ($11, coalesce(upper(span), 9223372036854775807))
+"""
+_MATCHING: Final[LiteralString] = """
             AND ($9::double precision IS NULL OR e.event_at >= $9)
             AND ($10::text IS NULL OR e.author = $10)
             AND ($11::text IS NULL OR e.invocation_id = $11)
@@ -378,28 +388,35 @@ _LISTED: Final[LiteralString] = (
                 )
             )
 """
-)
-_LIST_OLDEST: Final[LiteralString] = (
-    _LISTED
-    + """
-        ORDER BY e.seq
+_OLDEST_FIRST: Final[LiteralString] = """
         LIMIT $14
     ) AS e
     JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
     ORDER BY e.seq
     LIMIT $14
 """
-)
-_LIST_NEWEST: Final[LiteralString] = (
-    _LISTED
-    + """
-        ORDER BY e.seq DESC
+_NEWEST_FIRST: Final[LiteralString] = """
         LIMIT $14
     ) AS e
     JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
     ORDER BY e.seq DESC
     LIMIT $14
 """
+_LIST_OLDEST: Final[LiteralString] = (
+    _VISIBLE + _IN_SPAN + _MATCHING + "ORDER BY e.seq" + _OLDEST_FIRST
+)
+_LIST_NEWEST: Final[LiteralString] = (
+    _VISIBLE + _IN_SPAN + _MATCHING + "ORDER BY e.seq DESC" + _NEWEST_FIRST
+)
+_LIST_OLDEST_OF_INVOCATION: Final[LiteralString] = (
+    _VISIBLE + _OF_INVOCATION + _MATCHING + "ORDER BY e.invocation_id, e.seq" + _OLDEST_FIRST
+)
+_LIST_NEWEST_OF_INVOCATION: Final[LiteralString] = (
+    _VISIBLE
+    + _OF_INVOCATION
+    + _MATCHING
+    + "ORDER BY e.invocation_id DESC, e.seq DESC"
+    + _NEWEST_FIRST
 )
 
 
@@ -409,7 +426,7 @@ async def _list(
     is_newest_first = wanted.descending or wanted.last is not None
     rows = await fetch(
         connection,
-        _LIST_NEWEST if is_newest_first else _LIST_OLDEST,
+        _listing(is_newest_first=is_newest_first, of_invocation=wanted.invocation_id is not None),
         key.uid,
         *live_read.reader_values(wanted.reader or ANYONE),
         pack_multirange(_wanted_ranges(wanted, index)),
@@ -426,6 +443,12 @@ async def _list(
     if is_newest_first and not wanted.descending:
         events.reverse()
     return events[: wanted.limit]
+
+
+def _listing(*, is_newest_first: bool, of_invocation: bool) -> LiteralString:
+    if of_invocation:
+        return _LIST_NEWEST_OF_INVOCATION if is_newest_first else _LIST_OLDEST_OF_INVOCATION
+    return _LIST_NEWEST if is_newest_first else _LIST_OLDEST
 
 
 def _wanted_ranges(wanted: EventFilter, index: Index) -> Ranges:

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from app.core.events import CacheMetadata
-from app.core.lanes import Reader
+from app.core.lanes import ANYONE, Reader
 from app.core.ranges import FOREVER
 from app.core.resolve import Facts, Resolver
 from app.ports import SessionKey
@@ -274,6 +274,16 @@ async def test_an_event_is_looked_up_alone(large: Large) -> None:
         await _plan(database, event_log._EVENT_SEQS, key.uid, "i3"),
     ]:
         assert _rows(plan, "events") == 1
+
+
+async def test_the_events_of_an_invocation_are_listed_without_those_beside(large: Large) -> None:
+    database, key = large
+    wanted = ("{[1,)}", None, False, None, None, "i3", None, None, 100)
+
+    for newest_first in (False, True):
+        statement = event_log._listing(is_newest_first=newest_first, of_invocation=True)
+        plan = await _plan(database, statement, key.uid, *live_read.reader_values(ANYONE), *wanted)
+        assert _rows(plan, "events") == pytest.approx(4, abs=ROUNDING)
 
 
 async def test_an_open_call_is_sought_from_the_newest_backwards(large: Large) -> None:
