@@ -29,7 +29,18 @@ class Connection:
         self._close()
 
     async def request(self, method: str, path: str, body: bytes = b"") -> Answer:
-        """Send a request and return its answer."""
+        """Send a request and return its answer; over a new connection, if the server has closed the
+        one that was idle."""
+        is_used = self._writer is not None
+        try:
+            return await self._request(method, path, body)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            if not is_used or getattr(error, "partial", b""):
+                raise
+        self._close()
+        return await self._request(method, path, body)
+
+    async def _request(self, method: str, path: str, body: bytes) -> Answer:
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(*self._address)
         assert self._reader is not None
