@@ -113,7 +113,7 @@ def _measure(url: str, masked: int) -> tuple[list[Flat], list[Look]]:
             for side in sides:
                 side.turn(is_measured=turn >= WARM_UP)
         flat = [side.row() for side in sides]
-        looks = [_look(sides[1], url, asked) for asked in _looks(masked)]
+        looks = _look_back(sides[1], url, masked)
     return flat, looks
 
 
@@ -197,10 +197,30 @@ def _looks(masked: int) -> list[_Asked]:
     ]
 
 
-def _look(side: Side, url: str, asked: "_Asked") -> Look:
+def _look_back(side: Side, url: str, masked: int) -> list[Look]:
+    looks = []
+    before = asyncio.run(_rows_read(url))
+    for asked in _looks(masked):
+        watch, size, status = _look(side, asked)
+        after = asyncio.run(_rows_read(url))
+        look = Look(
+            what=asked[0],
+            p50_ms=percentile(watch.samples_ms, 0.5),
+            max_ms=max(watch.samples_ms),
+            answer_kb=size / 1024,
+            rows_read=(after - before) / LOOKS,
+            status=status,
+        )
+        looks.append(look)
+        before = after
+        print(f"looked: {look.what}: {look.p50_ms:.0f} ms", file=sys.stderr, flush=True)
+    return looks
+
+
+def _look(side: Side, asked: _Asked) -> tuple[Stopwatch, int, str]:
+    """Look several times; return the times, the bytes of an answer, and what was wrong with it."""
     what, method, path, body = asked
     place = "/v1/sessions" if what == "sessions" else side.path + path
-    before = asyncio.run(_rows_read(url))
     watch, size, status = Stopwatch(), 0, ""
     for _ in range(LOOKS):
         with watch:
@@ -211,16 +231,7 @@ def _look(side: Side, url: str, asked: "_Asked") -> Look:
             status = f"{answer.status_code} {told['code']}"
         elif told.get("complete") is False:
             status = "a part"
-    rows = (asyncio.run(_rows_read(url)) - before) / LOOKS
-    print(f"looked: {what}", file=sys.stderr, flush=True)
-    return Look(
-        what=what,
-        p50_ms=percentile(watch.samples_ms, 0.5),
-        max_ms=max(watch.samples_ms),
-        answer_kb=size / 1024,
-        rows_read=rows,
-        status=status,
-    )
+    return watch, size, status
 
 
 async def _rows_read(url: str) -> int:

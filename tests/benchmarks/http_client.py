@@ -34,8 +34,9 @@ class Connection:
         is_used = self._writer is not None
         try:
             return await self._request(method, path, body)
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            if not is_used or getattr(error, "partial", b""):
+        except (asyncio.IncompleteReadError, ConnectionError):
+            # An answer that broke off would be asked for twice: what is appended has an id.
+            if not is_used:
                 raise
         self._close()
         return await self._request(method, path, body)
