@@ -2,12 +2,14 @@
 
 import gzip
 import json
-from typing import Any
+import tracemalloc
+from typing import Any, Final
 
 import httpx
 import pytest
 import zstandard
 
+from app.api.bodies import DECODERS
 from tests.api.conftest import Api, client_of, settings_for, user, zipped
 
 MIB = 1024 * 1024
@@ -147,17 +149,30 @@ async def test_encoded_bodies_are_read(api: Api, encoding: str, encode: Any) -> 
     assert answer.status_code == 201, answer.text
 
 
-@pytest.mark.parametrize(
-    ("encoding", "bomb"),
-    [
-        ("gzip", gzip.compress(b" " * (200 * MIB))),
-        ("zstd", zstandard.ZstdCompressor(level=19).compress(b" " * (200 * MIB))),
-    ],
-)
+#: By encoding, some kilobytes that become 200 MiB.
+BOMBS: Final = [
+    ("gzip", gzip.compress(b" " * (200 * MIB))),
+    ("zstd", zstandard.ZstdCompressor(level=19).compress(b" " * (200 * MIB))),
+]
+
+
+@pytest.mark.parametrize(("encoding", "bomb"), BOMBS)
 async def test_a_bomb_is_refused_at_the_limit(api: Api, encoding: str, bomb: bytes) -> None:
     path = await api.session()
     problem = await refused(api, path, bomb, 413, headers={"Content-Encoding": encoding})
     assert problem["limit_name"] == "max_batch_bytes"
+
+
+@pytest.mark.parametrize(("encoding", "bomb"), BOMBS)
+def test_no_more_of_a_bomb_is_decoded_than_may_be_read(encoding: str, bomb: bytes) -> None:
+    tracemalloc.start()
+    try:
+        decoded = DECODERS[encoding](bomb, MIB)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(decoded) == MIB
+    assert peak_bytes < 10 * MIB
 
 
 async def test_several_gzip_members_are_one_body(api: Api) -> None:

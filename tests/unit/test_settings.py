@@ -131,7 +131,11 @@ def test_the_masked_form_names_every_variable() -> None:
     assert set(masked(load_settings({}))) == names
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "foldline.example"])
+@pytest.mark.parametrize(
+    "host",
+    # The last two are other spellings of every address.
+    ["0.0.0.0", "::", "10.1.2.3", "foldline.example", "localhost.example", "0", "::ffff:0:0"],
+)
 def test_auth_off_is_refused_off_loopback(host: str) -> None:
     assert set(_problems({"FOLDLINE_AUTH": "off", "FOLDLINE_HOST": host})) == {"FOLDLINE_AUTH"}
 

@@ -60,6 +60,45 @@ async def provider(server: ModelServer, kind: str) -> AsyncIterator[SummaryProvi
         )[kind]
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_answer_decides_where_a_conversation_is_sent(
+    server: ModelServer, provider: SummaryProvider, kind: str, status: int
+) -> None:
+    with ModelServer() as elsewhere:
+        elsewhere.script(says("the record"))
+        location = elsewhere.url(kind) + "/chat/completions"
+        server.script(Step(status=status, headers=(("Location", location),), body=b"{}"))
+
+        with pytest.raises(ProviderRejectedError):
+            await provider.complete(PROMPT)
+
+        assert elsewhere.requests == []
+
+
+async def test_no_proxy_of_the_environment_is_told_a_conversation(
+    server: ModelServer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ModelServer() as elsewhere:
+        proxy = elsewhere.url(kind).removesuffix("/v1").removesuffix("/v1beta")
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        server.script(says("the record"))
+        async with new_client() as client:
+            asked = summary_providers(
+                client,
+                kind=kind,
+                url=server.url(kind),
+                model="model-1",
+                api_key="key-1234",
+                timeout_s=5.0,
+            )[kind]
+            assert (await asked.complete(PROMPT)).text == "the record"
+
+        assert elsewhere.requests == []
+
+
 async def test_an_answer_comes_with_its_cost(
     server: ModelServer, provider: SummaryProvider
 ) -> None:
