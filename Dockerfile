@@ -16,6 +16,9 @@ RUN sed -e 's/ *\\$//' -e '/^ *--hash/d' requirements.lock > constraints.txt \
 COPY pyproject.toml README.md ./
 COPY app app
 COPY migrations migrations
+# What it was built from: `foldline --version`, and the metric foldline_build_info.
+ARG REVISION=unknown
+RUN printf '%s\n' "${REVISION}" > app/REVISION
 # Without pip: what runs installs nothing.
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir wheels . \
     && python -m venv --without-pip /opt/foldline \
@@ -23,6 +26,10 @@ RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --whe
         --disable-pip-version-check --constraint constraints.txt wheels/*.whl
 
 FROM ${BASE}
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Foldline" \
+    org.opencontainers.image.description="A context compiler for LLM agents" \
+    org.opencontainers.image.revision="${REVISION}"
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin foldline \
     && install --directory --owner foldline --mode 700 /var/lib/foldline
 COPY --from=build /opt/foldline /opt/foldline

@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from importlib.resources import files
 
 import httpx
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app import __version__
+from app import __version__, revision
 from app.core.canonical import Json
 from app.core.model_rules import ModelRules
 from app.core.policy import DEFAULT_POLICY, effective_policy
@@ -152,7 +151,7 @@ def build_telemetry(settings: Settings, *, service: str = "foldline") -> Telemet
     """
     metrics, rules = Metrics(), model_rules(settings)
     metrics.gauge("build_info").labels(
-        __version__, _built_from(), head_revision() or "none", rules.date
+        __version__, revision(), head_revision() or "none", rules.date
     ).set(1)
     names = query_names()
     if settings.otlp_endpoint is None:
@@ -160,14 +159,6 @@ def build_telemetry(settings: Settings, *, service: str = "foldline") -> Telemet
     tracer = Tracer(settings.otlp_endpoint, service=service, version=__version__)
     meter = TracingMeter(metrics, rules, names, tracer=tracer)
     return Telemetry(metrics, meter, rules, tracer)
-
-
-def _built_from() -> str:
-    """Return the revision of the source, which the build of an image writes beside the package."""
-    try:
-        return files("app").joinpath("REVISION").read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return "unknown"
 
 
 @asynccontextmanager

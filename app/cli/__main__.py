@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from app import __version__
+from app import __version__, revision
 from app.core.errors import FoldlineError
 from app.settings import SettingsError
 
@@ -44,7 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="foldline", description="A context compiler for LLM agents."
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {__version__} ({revision()})"
+    )
     parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     command: Command | None = None
     for name, help_text in COMMANDS.items():

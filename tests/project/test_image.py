@@ -40,6 +40,15 @@ def test_what_is_copied_is_there_and_is_not_ignored() -> None:
             assert f"!{name}" in allowed
 
 
+def test_it_says_what_it_was_built_from() -> None:
+    # Each stage has arguments of its own.
+    build, run = DOCKERFILE.split("\nFROM ")[1:]
+    assert "ARG REVISION=unknown\n" in build
+    assert build.index("> app/REVISION") < build.index("pip wheel")
+    assert "ARG REVISION=unknown\n" in run
+    assert 'org.opencontainers.image.revision="${REVISION}"' in run
+
+
 def test_it_runs_without_root_and_leaves_health_to_the_probes() -> None:
     assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
     assert not re.search(r"^HEALTHCHECK", DOCKERFILE, re.MULTILINE)
