@@ -25,14 +25,22 @@ class Process:
     """A running command, and what it has logged."""
 
     def __init__(
-        self, command: str, settings: dict[str, str], folder: Path, *, module: str = "app.cli"
+        self,
+        command: str,
+        settings: dict[str, str],
+        folder: Path,
+        *,
+        module: str = "app.cli",
+        source: Path | None = None,
     ) -> None:
+        """Start it, with the code of this repository or of another folder."""
         self._log = folder / f"{command}-{uuid4().hex}.log"
         inherited = {n: v for n, v in os.environ.items() if not n.startswith(PREFIX)}
         with self._log.open("w") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, command],
                 env={**inherited, **{PREFIX + name: value for name, value in settings.items()}},
+                cwd=source,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -89,6 +97,8 @@ class Fleet:
             "JOB_LEASE_S": "1",
             **settings,
         }
+        #: Of the code that starts from now on; None: this repository.
+        self.source: Path | None = None
         self.processes: list[Process] = []
         self.clients: list[httpx.Client] = []
 
@@ -104,7 +114,7 @@ class Fleet:
         return process, client
 
     def _start(self, command: str, settings: dict[str, str]) -> Process:
-        process = Process(command, {**self._settings, **settings}, self._folder)
+        process = Process(command, {**self._settings, **settings}, self._folder, source=self.source)
         self.processes.append(process)
         return process
 
