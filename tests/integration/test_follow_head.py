@@ -27,7 +27,7 @@ TABLES: Final = {
     "answers": "call_seq, call_part, answer_seq",
     "sessions": "session_uid",
 }
-PROGRAMS: Final = 12
+PROGRAMS: Final = 8
 STEPS: Final = 30
 
 
