@@ -11,12 +11,13 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 def cpu_seconds(postmaster: int) -> Mapping[str, float]:
     """Return the CPU time so far of the ``services`` below this process, of ``postgres``, and of
-    this process, the ``load``. Only those that live now are counted."""
+    this process, the ``load``, of those that live now; and of the whole ``machine``."""
     services = [pid for pid in _family(os.getpid()) if "app.cli serve" in _command(pid)]
     return {
         "services": sum(map(_seconds, services)),
         "postgres": sum(map(_seconds, [postmaster, *_family(postmaster)])),
         "load": _seconds(os.getpid()),
+        "machine": _machine_seconds(),
     }
 
 
@@ -33,15 +34,24 @@ def busy(
 
 
 def saturated(cores: Mapping[str, float], services: int) -> str:
-    """Name what there was no more of.
+    """Name what there was no more of, and of the machine's cores who had most.
 
     A service computes on one core at a time; the machine has so many for all.
     """
     if cores["services"] >= 0.85 * services:
         return "service"
-    if sum(cores.values()) >= 0.85 * (os.cpu_count() or 1):
-        return "machine: " + max(cores, key=lambda name: cores[name])
-    return "nothing"
+    if cores["machine"] < 0.9 * (os.cpu_count() or 1):
+        return "nothing"
+    shares = {name: busy for name, busy in cores.items() if name != "machine"}
+    shares["others"] = cores["machine"] - sum(shares.values())
+    return "machine: " + max(shares, key=lambda name: shares[name])
+
+
+def _machine_seconds() -> float:
+    user, nice, system, _, _, irq, softirq = map(
+        int, _text("/proc/stat").splitlines()[0].split()[1:8]
+    )
+    return (user + nice + system + irq + softirq) / _TICKS_PER_S
 
 
 def resident_mb(port: int) -> float:
