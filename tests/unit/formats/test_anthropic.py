@@ -840,3 +840,24 @@ def test_prefill_may_not_end_in_white_space() -> None:
 @pytest.mark.parametrize("request_", [None, [], "x", {}, {"messages": {"role": "user"}}])
 def test_what_is_no_request_is_told_and_never_raises(request_: Json) -> None:
     assert [one.rule for one in validate(request_)] == ["shape"]
+
+
+@pytest.mark.parametrize(
+    ("ttl", "marker"),
+    [("5m", {"type": "ephemeral"}), ("1h", {"type": "ephemeral", "ttl": "1h"})],
+)
+def test_marker_says_how_long_only_where_it_is_not_the_usual(ttl: str, marker: Any) -> None:
+    block = json.loads(ANTHROPIC.with_marker('{"type":"text","text":"a"}', ttl))
+    assert block == {"type": "text", "text": "a", "cache_control": marker}
+
+
+def test_no_marker_stands_behind_thinking_or_what_is_sent_verbatim() -> None:
+    signed = Text(text="hm", thought=True, signature="c2ln", signed_by="anthropic")
+    assert ANTHROPIC.says(signed, "model")
+    assert not ANTHROPIC.takes_marker(signed, "model")
+    raw = '{"type":"search_result","title":"a"}'
+    verbatim = Opaque(provider="anthropic", type="search_result", raw=raw)
+    assert ANTHROPIC.says(verbatim, "user")
+    assert not ANTHROPIC.takes_marker(verbatim, "user")
+    assert not ANTHROPIC.takes_marker(Text(text=" "), "user")
+    assert ANTHROPIC.takes_marker(Text(text="a"), "user")

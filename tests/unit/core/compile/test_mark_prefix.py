@@ -1,5 +1,6 @@
 """Breakpoints: where they stand for which model, and what they leave alone."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -258,3 +259,23 @@ def test_all_sessions_share_a_key_where_the_head_is_worth_caching() -> None:
     assert key("a", 2_000) == key("b", 2_000)
     assert key("a", 100) != key("b", 100)
     assert key("a", 100) == key("a", 100)
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3])
+def test_no_more_markers_than_the_provider_takes(most: int) -> None:
+    rule = RULES.find(OPUS)
+    assert rule is not None
+    few = replace(rule, cache=replace(rule.cache, max_markers=most, min_tokens=0))
+    built = log(*chat(12), fold(1, 4, "so far"), *chat(12))
+    options = CompileOptions(reader=Reader(agent="bot"), model=OPUS, system="be kind")
+    inputs = CompileInput(
+        options=options,
+        format=FORMATS["anthropic"],
+        index=built.index,
+        compiled_seq=len(built.events),
+        rule=few,
+        system_tokens=2_000,
+    )
+    result = run_pipeline(built.events, inputs)
+    sent = request_fields(result, FORMATS["anthropic"], options)
+    assert "".join(sent.values()).count('"cache_control"') == len(result.breakpoints) == most
