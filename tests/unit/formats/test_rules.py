@@ -1,6 +1,9 @@
 """The file of model rules: what a number needs, how families extend, how names are found."""
 
 import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -148,3 +151,29 @@ def test_what_is_wrong_with_a_rule_is_told_with_its_place(
 def test_a_file_of_another_shape_is_refused(text: str) -> None:
     with pytest.raises(RulesError):
         parse_rules(text)
+
+
+def _facts(value: Any) -> Iterator[str]:
+    """Yield the source of every fact."""
+    match value:
+        case [_, str(source)]:
+            yield source
+        case dict():
+            for key, inner in value.items():
+                if key not in ("match", "family", "extends", "provider"):
+                    yield from _facts(inner)
+
+
+def test_every_source_is_of_a_kind_has_a_date_and_is_used() -> None:
+    document = json.loads(
+        files("app.formats.rules").joinpath("model_rules.json").read_text(encoding="utf-8")
+    )
+    sources = document["sources"]
+    for name, text in sources.items():
+        assert re.match(r"(S|D|T|K|ours): ", text), name
+        assert re.search(r"\d{4}-\d{2}-\d{2}", text), name
+        # What is known from experience alone says so.
+        if text.startswith("K: "):
+            assert "not checked again" in text, name
+    used = {source for each in document["families"] for source in _facts(each)}
+    assert used == set(sources)
