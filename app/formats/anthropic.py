@@ -17,8 +17,7 @@ Checked against the SDK's request types (anthropic 2.14) on 2026-11-29.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, clean_text, json_string
@@ -60,6 +59,7 @@ from app.formats.media import (
     is_web_url,
     mime_type_of,
 )
+from app.formats.wording import code_words, left_out_words, native_event, said, user_events
 
 __all__ = ["ANTHROPIC", "Anthropic", "convert_item", "validate"]
 
@@ -89,36 +89,19 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     refuse_members(message, ("parts", "tool_calls"), "a Messages message")
     match message.get("role"):
         case "user":
-            return _user_events(message, agent)
+            return user_events(_parts(message), agent)
         case "assistant":
             return [_assistant_event(message, agent)]
         case "system":
-            event = _event("user", "user", _parts(message))
+            event = native_event("user", "user", _parts(message))
             event["custom_metadata"] = {"source_role": "system"}
             return [event]
         case _:
             raise InvalidEventError("role must be user, assistant or system", pointer="/role")
 
 
-def _event(author: str, role: str, parts: list[Json]) -> JsonObject:
-    return {"author": author, "content": {"role": role, "parts": parts}}
-
-
-def _user_events(message: JsonObject, agent: str) -> list[JsonObject]:
-    parts = _parts(message)
-    runs = [
-        _event(agent if are_results else "user", "user", list(run))
-        for are_results, run in groupby(parts, key=_is_result_value)
-    ]
-    return runs or [_event("user", "user", [])]
-
-
-def _is_result_value(part: Json) -> bool:
-    return isinstance(part, dict) and "function_response" in part
-
-
 def _assistant_event(message: JsonObject, agent: str) -> JsonObject:
-    event = _event(agent, "model", _parts(message))
+    event = native_event(agent, "model", _parts(message))
     response_id = message.get("id")
     if response_id is not None:
         event["response_id"] = read_string(response_id, "/id")
@@ -359,10 +342,8 @@ class Anthropic:
                 return _response_fragment(part)
             case InlineData() | FileData():
                 return _media_fragment(part)
-            case ExecutableCode():
-                return _text_fragment(f"```{part.language.lower()}\n{part.code}\n```")
-            case CodeExecutionResult():
-                return _text_fragment(f"{part.outcome}\n```\n{part.output}\n```".lstrip())
+            case ExecutableCode() | CodeExecutionResult():
+                return _text_fragment(code_words(part))
             case Opaque():
                 return _verbatim_block(part, role) or _text_fragment(part.text)
 
@@ -395,7 +376,7 @@ class Anthropic:
         """
         del model  # Nothing here depends on it.
         body = {"system": _system(system, marks.system)} if system else {}
-        body["messages"] = json_array(_messages(_said(self, content) for content in contents))
+        body["messages"] = json_array(_messages(said(self, content) for content in contents))
         if tools not in ("", "[]"):
             # The last tool's object ends where the list does.
             marked = marks.tools and f'{tools[:-2]},"cache_control":{_marker(marks.tools)}}}]'
@@ -415,11 +396,6 @@ def _system(text: str, ttl: str | None) -> str:
     if ttl is None:
         return json_string(text)
     return f'[{{"type":"text","text":{json_string(text)},"cache_control":{_marker(ttl)}}}]'
-
-
-def _said(wire: "Anthropic", content: RenderedContent) -> RenderedContent:
-    parts = tuple(part for part in content.parts if wire.says(part.placed.part, content.role))
-    return content if len(parts) == len(content.parts) else replace(content, parts=parts)
 
 
 def _verbatim_block(part: Opaque, role: Role) -> str | None:
@@ -502,8 +478,7 @@ def _media_fragment(part: InlineData | FileData) -> str:
     """Return the block that carries the media, or tells that it is missing."""
     mime_type = _mime_type(part)
     if not _is_taken(part):
-        label = part.display_name or mime_type or "a file"
-        return _text_fragment(f"[{label} left out: this provider does not take it]")
+        return _text_fragment(left_out_words(part, mime_type))
     if isinstance(part, FileData):
         source = f'{{"type":"url","url":{json_string(part.file_uri)}}}'
     elif mime_type.startswith("text/"):

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from app.core.canonical import Json
 from app.formats.media import is_web_url
-from app.formats.violations import Violation
+from app.formats.violations import Violation, is_filled
 
 Violations: TypeAlias = Iterator[Violation]
 JsonObject: TypeAlias = dict[str, Json]
@@ -213,23 +213,19 @@ def _is_source_accepted(source: JsonObject, kind: str) -> bool:
     match source.get("type"):
         case "base64":
             accepted = IMAGE_TYPES if kind == "image" else {"application/pdf"}
-            return source.get("media_type") in accepted and _is_filled(source.get("data"))
+            return source.get("media_type") in accepted and is_filled(source.get("data"))
         case "url":
             url = source.get("url")
             return isinstance(url, str) and is_web_url(url)
         case "file":
-            return _is_filled(source.get("file_id"))
+            return is_filled(source.get("file_id"))
         case "text":
             is_plain = source.get("media_type") == "text/plain"
-            return kind == "document" and is_plain and _is_filled(source.get("data"))
+            return kind == "document" and is_plain and is_filled(source.get("data"))
         case "content":
             return kind == "document" and bool(source.get("content"))
         case _:
             return False
-
-
-def _is_filled(value: Json) -> bool:
-    return isinstance(value, str) and bool(value)
 
 
 def _order(messages: Sequence[Json], model: str) -> Violations:

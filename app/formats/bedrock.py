@@ -26,9 +26,8 @@ model of Converse (1.44) on 2026-11-29.
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
-from itertools import groupby
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, json_string
@@ -70,6 +69,7 @@ from app.formats.fields import (
 )
 from app.formats.identifiers import fit_identifier
 from app.formats.media import decode_text, encode_text, mime_type_of
+from app.formats.wording import code_words, left_out_words, native_event, said, user_events
 
 __all__ = ["BEDROCK", "Bedrock", "convert_item", "validate"]
 
@@ -100,11 +100,11 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
         return [_answer_event(value, read_object(value["output"], "/output"), agent)]
     match value.get("role"):
         case "user":
-            return _user_events(value, agent)
+            return user_events(_parts(value, ""), agent)
         case "assistant":
             return [_assistant_event(value, agent, "")]
         case "system":
-            event = _event("user", "user", _parts(value, ""))
+            event = native_event("user", "user", _parts(value, ""))
             event["custom_metadata"] = {"source_role": "system"}
             return [event]
         case _:
@@ -138,24 +138,8 @@ def _usage(value: Json) -> JsonObject:
     return {key: count for key, count in counts.items() if isinstance(count, int)}
 
 
-def _event(author: str, role: str, parts: list[Json]) -> JsonObject:
-    return {"author": author, "content": {"role": role, "parts": parts}}
-
-
-def _user_events(message: JsonObject, agent: str) -> list[JsonObject]:
-    runs = [
-        _event(agent if are_results else "user", "user", list(run))
-        for are_results, run in groupby(_parts(message, ""), key=_is_result_value)
-    ]
-    return runs or [_event("user", "user", [])]
-
-
-def _is_result_value(part: Json) -> bool:
-    return isinstance(part, dict) and "function_response" in part
-
-
 def _assistant_event(message: JsonObject, agent: str, pointer: str) -> JsonObject:
-    event = _event(agent, "model", _parts(message, pointer))
+    event = native_event(agent, "model", _parts(message, pointer))
     # Strands keeps what the answer cost with the message.
     metadata = message.get("metadata")
     if isinstance(metadata, dict) and (usage := _usage(metadata.get("usage"))):
@@ -412,10 +396,8 @@ class Bedrock:
             case InlineData() | FileData():
                 block = _media_fragment(part)
                 return json_array([_label(part), block]) if _is_document(part) else block
-            case ExecutableCode():
-                return _text_fragment(f"```{part.language.lower()}\n{part.code}\n```")
-            case CodeExecutionResult():
-                return _text_fragment(f"{part.outcome}\n```\n{part.output}\n```".lstrip())
+            case ExecutableCode() | CodeExecutionResult():
+                return _text_fragment(code_words(part))
             case Opaque():
                 return _verbatim_block(part, role) or _text_fragment(part.text)
 
@@ -452,17 +434,17 @@ class Bedrock:
 
         What the format does not say is left out, should it have been rendered.
         """
-        said = [_said(self, content) for content in contents]
+        sent = [said(self, content) for content in contents]
         body = {}
         if system.strip():
             marked = [_marker(marks.system)] if marks.system else []
             body["system"] = json_array([_text_fragment(system), *marked])
-        body["messages"] = json_array(_messages(said, model))
+        body["messages"] = json_array(_messages(sent, model))
         if tools not in ("", "[]"):
             # Its list of tools ends where the object does.
             marked_tools = marks.tools and f"{tools[:-2]},{_marker(marks.tools)}]}}"
             body["toolConfig"] = marked_tools or tools
-        elif not marks.has_sent_tools and any(map(_has_tools, said)):
+        elif not marks.has_sent_tools and any(map(_has_tools, sent)):
             body["toolConfig"] = _NO_TOOLS
         return body
 
@@ -474,11 +456,6 @@ def _marker(ttl: str) -> str:
     # Five minutes is what is meant when nothing is said.
     said = ',"ttl":"1h"' if ttl == "1h" else ""
     return f'{{"cachePoint":{{"type":"default"{said}}}}}'
-
-
-def _said(wire: Bedrock, content: RenderedContent) -> RenderedContent:
-    parts = tuple(part for part in content.parts if wire.says(part.placed.part, content.role))
-    return content if len(parts) == len(content.parts) else replace(content, parts=parts)
 
 
 def _has_tools(content: RenderedContent) -> bool:
@@ -603,8 +580,7 @@ def _media_fragment(part: InlineData | FileData, suffix: str = "") -> str:
     """Return the block that carries the media, or tells that it is missing."""
     known = _kind_and_format(part)
     if known is None or not _is_taken(part):
-        label = part.display_name or part.mime_type or "a file"
-        return _text_fragment(f"[{label} left out: this provider does not take it]")
+        return _text_fragment(left_out_words(part))
     kind, media_format = known
     name = f'"name":{json_string(_document_name(part, suffix))},' if kind == "document" else ""
     if isinstance(part, FileData):

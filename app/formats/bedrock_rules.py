@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from app.core.canonical import Json
 from app.core.compile.media import MediaKind, MediaLimit, MediaLimits, is_too_large
-from app.formats.violations import Violation
+from app.formats.violations import Violation, is_filled
 
 Violations: TypeAlias = Iterator[Violation]
 JsonObject: TypeAlias = dict[str, Json]
@@ -267,17 +267,13 @@ def _reasoning(value: JsonObject, path: str) -> Violations:
             said = value["reasoningText"]
             if not isinstance(said, dict) or not isinstance(said.get("text"), str):
                 yield Violation("shape", f"{path}/reasoningText")
-            elif not _is_filled(said.get("signature")):
+            elif not is_filled(said.get("signature")):
                 yield Violation("thinking_signed", f"{path}/reasoningText")
         case "redactedContent":
-            if not _is_filled(value["redactedContent"]):
+            if not is_filled(value["redactedContent"]):
                 yield Violation("thinking_signed", f"{path}/redactedContent")
         case _:
             yield Violation("shape", path)
-
-
-def _is_filled(value: Json) -> bool:
-    return isinstance(value, str) and bool(value)
 
 
 def _call(value: JsonObject, path: str) -> Violations:
@@ -352,13 +348,13 @@ def _is_source_accepted(source: Json, kind: str) -> bool:
         return False
     match kind_of(source):
         case "bytes":
-            return _is_filled(source["bytes"])
+            return is_filled(source["bytes"])
         case "s3Location":
             location = source["s3Location"]
             uri = location.get("uri") if isinstance(location, dict) else None
             return isinstance(uri, str) and is_s3_uri(uri)
         case "text":
-            return kind == "document" and _is_filled(source["text"])
+            return kind == "document" and is_filled(source["text"])
         case "content":
             return kind == "document" and bool(source["content"])
         case _:
@@ -511,7 +507,7 @@ def _tool_schema(spec: JsonObject, path: str) -> Violations:
     inner = schema.get("json") if isinstance(schema, dict) else None
     if not isinstance(inner, dict) or inner.get("type") != "object":
         yield Violation("tool_schema", f"{path}/inputSchema")
-    if spec.get("description") is not None and not _is_filled(spec["description"]):
+    if spec.get("description") is not None and not is_filled(spec["description"]):
         yield Violation("text_not_blank", f"{path}/description")
 
 

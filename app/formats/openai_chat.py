@@ -20,7 +20,7 @@ Checked against the SDK's request types (openai 3.57) on 2026-11-29.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, clean_text, json_string
@@ -64,6 +64,7 @@ from app.formats.openai_chat_rules import (
     is_part_accepted,
     validate,
 )
+from app.formats.wording import code_words, left_out_words, said
 
 __all__ = ["OPENAI_CHAT", "OpenAIChat", "convert_item", "validate"]
 
@@ -392,10 +393,8 @@ class OpenAIChat:
                 return _response_fragment(part)
             case InlineData() | FileData():
                 return _media_fragment(part)
-            case ExecutableCode():
-                return _text_fragment(f"```{part.language.lower()}\n{part.code}\n```")
-            case CodeExecutionResult():
-                return _text_fragment(f"{part.outcome}\n```\n{part.output}\n```".lstrip())
+            case ExecutableCode() | CodeExecutionResult():
+                return _text_fragment(code_words(part))
             case Opaque():
                 return part.raw if _is_verbatim(part, role) else _text_fragment(part.text)
 
@@ -430,7 +429,7 @@ class OpenAIChat:
         """
         del model  # Nothing here depends on it.
         messages = [_system(system, is_marked=marks.system is not None)] if system else []
-        messages += _messages([_said(self, content) for content in contents])
+        messages += _messages([said(self, content) for content in contents])
         body = {"messages": json_array(messages)}
         if tools not in ("", "[]"):
             body["tools"] = tools
@@ -450,11 +449,6 @@ def _system(text: str, *, is_marked: bool) -> str:
 
 def _text_fragment(text: str) -> str:
     return f"{_TEXT_HEAD}{json_string(text)}}}"
-
-
-def _said(wire: "OpenAIChat", content: RenderedContent) -> RenderedContent:
-    parts = tuple(part for part in content.parts if wire.says(part.placed.part, content.role))
-    return content if len(parts) == len(content.parts) else replace(content, parts=parts)
 
 
 def _is_verbatim(part: Opaque, role: Role) -> bool:
@@ -521,8 +515,7 @@ def _is_taken(part: InlineData | FileData) -> bool:
 def _media_fragment(part: InlineData | FileData) -> str:
     """Return the part of a user message that carries the media, or tells that it is missing."""
     if not _is_taken(part):
-        label = part.display_name or part.mime_type or "a file"
-        return _text_fragment(f"[{label} left out: this provider does not take it]")
+        return _text_fragment(left_out_words(part))
     if isinstance(part, FileData):
         return _image_fragment(part.file_uri)
     mime_type = _mime_type(part)

@@ -76,6 +76,7 @@ from app.formats.openai_responses_rules import (
     reasons,
     validate,
 )
+from app.formats.wording import code_words, left_out_words
 
 __all__ = ["OPENAI_RESPONSES", "OpenAIResponses", "convert_item", "validate"]
 
@@ -468,10 +469,8 @@ class OpenAIResponses:
                 return _response_item(part)
             case InlineData() | FileData():
                 return _media_fragment(part)
-            case ExecutableCode():
-                return _said(part, f"```{part.language.lower()}\n{part.code}\n```", role)
-            case CodeExecutionResult():
-                return _said(part, f"{part.outcome}\n```\n{part.output}\n```".lstrip(), role)
+            case ExecutableCode() | CodeExecutionResult():
+                return _said(part, code_words(part), role)
             case Opaque():
                 return _verbatim(part, role) or _said(part, part.text, role)
 
@@ -685,8 +684,7 @@ def _media_fragment(part: InlineData | FileData) -> str:
     """Return the piece of a message that carries the media, or tells that it is missing."""
     mime_type = _mime_type(part)
     if not _is_taken(part):
-        label = part.display_name or mime_type or "a file"
-        text = json_string(f"[{label} left out: this provider does not take it]")
+        text = json_string(left_out_words(part, mime_type))
         return f'{{"type":"input_text","text":{text}}}'
     if isinstance(part, FileData):
         if mime_type == _PDF:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from app.core.canonical import Json
 from app.formats.media import is_web_url, split_data_url
 from app.formats.openai_chat_rules import IMAGE_TYPES, MAX_BREAKPOINTS, MAX_NAME_LENGTH, is_json
-from app.formats.violations import Violation
+from app.formats.violations import Violation, is_filled
 
 Violations: TypeAlias = Iterator[Violation]
 JsonObject: TypeAlias = dict[str, Json]
@@ -171,10 +171,10 @@ def _item(item: Json, path: str) -> Violations:
         case "reasoning":
             yield from _reasoning(item, path)
         case "compaction":
-            if not _is_filled(item.get("encrypted_content")):
+            if not is_filled(item.get("encrypted_content")):
                 yield Violation("shape", f"{path}/encrypted_content")
         case "item_reference":
-            if not _is_filled(item.get("id")):
+            if not is_filled(item.get("id")):
                 yield Violation("shape", f"{path}/id")
         case "function_call" | "custom_tool_call":
             yield from _call_id(item.get("call_id"), f"{path}/call_id")
@@ -259,7 +259,7 @@ def _text(text: Json, path: str) -> Violations:
 def _is_image(part: JsonObject) -> bool:
     url = part.get("image_url")
     if not isinstance(url, str):
-        return _is_filled(part.get("file_id"))
+        return is_filled(part.get("file_id"))
     inline = split_data_url(url)
     return is_web_url(url) if inline is None else inline[0] in IMAGE_TYPES and bool(inline[1])
 
@@ -268,14 +268,10 @@ def _is_file(part: JsonObject) -> bool:
     url = part.get("file_url")
     if isinstance(url, str):
         return is_web_url(url)
-    if _is_filled(part.get("file_id")):
+    if is_filled(part.get("file_id")):
         return True
     # What is sent in the request is told apart by its name.
-    return _is_filled(part.get("file_data")) and _is_filled(part.get("filename"))
-
-
-def _is_filled(value: Json) -> bool:
-    return isinstance(value, str) and bool(value)
+    return is_filled(part.get("file_data")) and is_filled(part.get("filename"))
 
 
 def _reasoning(item: JsonObject, path: str) -> Violations:
@@ -284,7 +280,7 @@ def _reasoning(item: JsonObject, path: str) -> Violations:
     content = item.get("content")
     if content is not None and not isinstance(content, list):
         yield Violation("shape", f"{path}/content")
-    if not _is_filled(item.get("encrypted_content")) and not _is_filled(item.get("id")):
+    if not is_filled(item.get("encrypted_content")) and not is_filled(item.get("id")):
         yield Violation("reasoning_identified", path)
 
 
@@ -390,7 +386,7 @@ def _reasoning_order(items: Sequence[Json], model: str) -> Violations:
 def _stored_nowhere(items: Sequence[Json]) -> Violations:
     """With ``store: false`` nothing can be named that is not in the request."""
     for index, item in enumerate(items):
-        is_empty = isinstance(item, dict) and not _is_filled(item.get("encrypted_content"))
+        is_empty = isinstance(item, dict) and not is_filled(item.get("encrypted_content"))
         if _type(item) == "item_reference" or (_type(item) == "reasoning" and is_empty):
             yield Violation("item_in_request", f"/input/{index}")
 

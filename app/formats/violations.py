@@ -16,6 +16,11 @@ class Violation:
     path: str
 
 
+def is_filled(value: Json) -> bool:
+    """Tell whether a value is a text that is not empty."""
+    return isinstance(value, str) and bool(value)
+
+
 class Validator(Protocol):
     """Checks a provider's request body. Never raises, whatever it is given."""
 
