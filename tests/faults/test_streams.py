@@ -21,6 +21,8 @@ FOLLOWERS: Final = 3
 #: Events acknowledged before the end; replicas are killed on the way.
 EVENTS: Final = 150
 KILLS: Final = 2
+#: What all of it may take: it outlives the kills, each of which may take as long as anything may.
+ALTOGETHER_S: Final = 5 * PATIENCE_S
 
 
 class Replicas:
@@ -111,8 +113,7 @@ class Listener(threading.Thread):
 
     def run(self) -> None:
         """Listen until it has all."""
-        # It outlives the kills, each of which may take as long.
-        until_s = time.monotonic() + 5 * PATIENCE_S
+        until_s = time.monotonic() + ALTOGETHER_S
         while not self.is_done and time.monotonic() < until_s:
             self._turn += 1
             url = self._replicas.base_url(self._turn) + self._path + "/events/stream?after_seq=0"
@@ -165,8 +166,10 @@ def test_a_listener_that_reconnects_loses_and_repeats_nothing(
             replicas.kill_one(number)
             if redis is not None and number == 1:
                 redis.kill()
+        # One that still wrote would move the head that everybody is held to.
         for writer in writers:
-            writer.join(PATIENCE_S)
+            writer.join(ALTOGETHER_S)
+            assert not writer.is_alive()
         head_seq = replicas.running[0][1].get(path).json()["head_seq"]
         # Those that have all of them wait for more: one more tells them.
         for listener in listeners:
@@ -174,7 +177,7 @@ def test_a_listener_that_reconnects_loses_and_repeats_nothing(
         last = {"events": [{"id": "last", "author": "user", "content": "end"}]}
         assert replicas.running[0][1].post(f"{path}/events", json=last).status_code == 201
         for listener in listeners:
-            listener.join(PATIENCE_S)
+            listener.join(ALTOGETHER_S)
 
     for listener in listeners:
         assert [seq for seq, _ in listener.events] == list(range(1, head_seq + 2))
