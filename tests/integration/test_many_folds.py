@@ -10,17 +10,19 @@ import pytest
 import app.core.resolve
 import app.storage.facts
 import app.storage.markers
+from app.core.compaction.facts import plan_facts_of
+from app.core.compaction.plan import Nothing, Plan, plan_next
 from app.core.compaction.policy import CompactionPolicy
 from app.core.events import Event, Fold, FoldRequest
 from app.core.index import resolve
-from app.core.resolve import Resolver, needs_of
+from app.core.resolve import Resolver, needs_of, replay
 from app.ports import SessionKey
 from app.storage.codec import pack_index, pack_multirange
 from app.storage.database import PgDatabase, fetch
 from app.storage.plan_facts import PgCompactionReads
-from tests.builders import fold, fold_of, model, pin, section, user
+from tests.builders import activate, fold, fold_of, model, pin, section, text, undo, user
 from tests.log_driver import LOG, append, new_event, new_session, no_derive
-from tests.planning import policy
+from tests.planning import policy, turn
 
 READS: Final = PgCompactionReads(LOG, no_derive)
 ROLLING: Final = policy(strategy="threshold", token_threshold=400, event_retention_size=2)
@@ -150,3 +152,70 @@ async def test_folds_of_folds_cost_what_is_shown(
         cost.read_under_lock for cost in groups[1]
     ]
     assert costs[-1].planned <= costs[-1].shown + 3
+
+
+class Both:
+    """A log that is stored, and as it was sent."""
+
+    def __init__(self, database: PgDatabase, key: SessionKey) -> None:
+        self._database = database
+        self._key = key
+        self._sent: list[Event] = []
+
+    async def append(self, *events: Event) -> None:
+        """Append to both."""
+        timed = [
+            replace(event, timestamp=float(len(self._sent) + number))
+            for number, event in enumerate(events, start=1)
+        ]
+        self._sent.extend(timed)
+        await append(self._database, self._key, *timed)
+
+    async def plan(self, chosen: CompactionPolicy) -> Plan | Nothing:
+        """Plan from what is read for it; see that all of the log gives the same."""
+        async with self._database.snapshot() as connection:
+            read = await READS.read(connection, self._key, lambda _: chosen)
+        assert read is not None
+        found = plan_next(read.facts, chosen)
+        assert found == plan_next(plan_facts_of(replay(self._sent)), chosen)
+        return found
+
+    async def fold(self, plan: Plan) -> int:
+        """Append what was planned; return its seq."""
+        summaries = {section.lane: (text("s"),) for section in plan.sections}
+        await self.append(Event(author="user", request=plan.fold_request(summaries)))
+        return len(self._sent)
+
+
+@pytest.mark.parametrize("activation", ["immediate", "staged"])
+@pytest.mark.parametrize(("fanout", "overlap"), [(2, 1), (3, 2), (8, 3)])
+async def test_planning_from_what_is_read_is_planning_from_the_whole_log(
+    database: PgDatabase, activation: str, fanout: int, overlap: int
+) -> None:
+    chosen = policy(
+        strategy="interval",
+        compaction_interval=2,
+        overlap_size=overlap,
+        fanout=fanout,
+        activation=activation,
+        worth_check=False,
+    )
+    both = Both(database, await new_session(database))
+    folds: list[int] = []
+    reached_back = 0
+    for number in range(1, 13):
+        await both.append(*turn(number))
+        while isinstance(plan := await both.plan(chosen), Plan):
+            reached_back += plan.moment == "interval" and bool(folds) and plan.from_seq < folds[-1]
+            folds.append(await both.fold(plan))
+            if activation == "staged" and number % 4 == 0:
+                await both.append(activate(folds[-1]))
+    assert len(folds) > 5
+    assert reached_back > 2
+    # What was undone is not folded again until it has grown.
+    await both.append(undo(folds[-1]))
+    assert isinstance(await both.plan(chosen), Nothing)
+    for number in range(13, 17):
+        await both.append(*turn(number))
+        if isinstance(plan := await both.plan(chosen), Plan):
+            await both.fold(plan)
