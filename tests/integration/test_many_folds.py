@@ -20,7 +20,7 @@ from app.ports import SessionKey
 from app.storage.codec import pack_index, pack_multirange
 from app.storage.database import PgDatabase, fetch
 from app.storage.plan_facts import PgCompactionReads
-from tests.builders import activate, fold, fold_of, model, pin, section, text, undo, user
+from tests.builders import activate, fold, fold_of, model, pin, section, text, undo, unpin, user
 from tests.log_driver import LOG, append, new_event, new_session, no_derive
 from tests.planning import policy, turn
 
@@ -187,17 +187,17 @@ class Both:
         return len(self._sent)
 
 
-@pytest.mark.parametrize("activation", ["immediate", "staged"])
+@pytest.mark.parametrize("activated_every", [None, 1, 2])
 @pytest.mark.parametrize(("fanout", "overlap"), [(2, 1), (3, 2), (8, 3)])
 async def test_planning_from_what_is_read_is_planning_from_the_whole_log(
-    database: PgDatabase, activation: str, fanout: int, overlap: int
+    database: PgDatabase, activated_every: int | None, fanout: int, overlap: int
 ) -> None:
     chosen = policy(
         strategy="interval",
         compaction_interval=2,
         overlap_size=overlap,
         fanout=fanout,
-        activation=activation,
+        activation="immediate" if activated_every is None else "staged",
         worth_check=False,
     )
     both = Both(database, await new_session(database))
@@ -208,7 +208,7 @@ async def test_planning_from_what_is_read_is_planning_from_the_whole_log(
         while isinstance(plan := await both.plan(chosen), Plan):
             reached_back += plan.moment == "interval" and bool(folds) and plan.from_seq < folds[-1]
             folds.append(await both.fold(plan))
-            if activation == "staged" and number % 4 == 0:
+            if activated_every is not None and len(folds) % activated_every == 0:
                 await both.append(activate(folds[-1]))
     assert len(folds) > 5
     assert reached_back > 2
@@ -219,3 +219,27 @@ async def test_planning_from_what_is_read_is_planning_from_the_whole_log(
         await both.append(*turn(number))
         if isinstance(plan := await both.plan(chosen), Plan):
             await both.fold(plan)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "left"),
+    [
+        # The marker at 4 stands before the newer fold, that at 8 after it.
+        ((1, 6), (5, 12), (1, 3)),
+        ((5, 11), (1, 7), (9, 11)),
+    ],
+)
+async def test_what_a_newer_fold_leaves_of_an_older_ends_with_an_event(
+    database: PgDatabase, older: tuple[int, int], newer: tuple[int, int], left: tuple[int, int]
+) -> None:
+    key = await new_session(database)
+    said = [user(str(number)) for number in range(10)]
+    await append(database, key, *said[:3], unpin(1), *said[3:6], unpin(1), *said[6:])
+    await append(database, key, fold(*older))
+    await append(database, key, fold(*newer))
+    async with database.snapshot() as connection:
+        session = await LOG.find_session(connection, key)
+        markers = await LOG.markers(connection, key)
+    assert session is not None
+    assert session.index == resolve(markers)
+    assert (left,) in [section.belongs for section in session.index.sections]
