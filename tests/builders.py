@@ -14,7 +14,6 @@ Every builder takes any field of :class:`app.core.events.Event` by keyword, and 
 # ruff: noqa: A002
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 from app.core.canonical import canonical_json
@@ -26,6 +25,7 @@ from app.core.contents import (
     Part,
     Text,
 )
+from app.core.copying import replace
 from app.core.events import (
     ActivationRequest,
     ElisionRequest,

@@ -1,12 +1,12 @@
 """From event JSON to a request, all in memory: an append and a compile without a service."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from app.core.canonical import Json
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.pipeline import run_pipeline
+from app.core.copying import replace
 from app.core.lanes import Reader
 from app.core.resolve import Log, replay
 from app.formats import CONVERTERS, FORMATS, VALIDATORS

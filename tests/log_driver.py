@@ -1,11 +1,11 @@
 """Appending to a stored log in tests, as a service does it: lock, load, resolve, insert."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 from app.core.canonical import Json
+from app.core.copying import replace
 from app.core.errors import SessionNotFoundError
 from app.core.events import Event
 from app.core.resolve import Facts, Resolver, needs_of

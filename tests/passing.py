@@ -1,12 +1,13 @@
 """A log taken through the pipeline up to one pass, in memory."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult, Report
 from app.core.compile.lower import lower
 from app.core.compile.pipeline import CONTENT_PASSES, EVENT_PASSES, Pass
 from app.core.contents import Contents, Segment
+from app.core.copying import replace
 from app.core.events import Events
 from app.core.lanes import Reader
 from app.core.printing import content_line, print_events

@@ -1,7 +1,6 @@
 """A log in memory that is folded as planned, with summaries of a given size."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from app.core.canonical import Json
@@ -16,6 +15,7 @@ from app.core.compaction.plan import (
 )
 from app.core.compaction.policy import CompactionPolicy, Moment
 from app.core.contents import Part, Text
+from app.core.copying import replace
 from app.core.events import Event, Fold
 from app.core.lanes import Lane
 from app.core.ranges import Ranges
@@ -52,7 +52,7 @@ class Session:
 
     def facts(self, **known: object) -> PlanFacts:
         """Return what the planner knows."""
-        return replace(facts_known(self._resolver, self._events), **known)  # type: ignore[arg-type]
+        return replace(facts_known(self._resolver, self._events), **known)
 
     def plan(
         self,

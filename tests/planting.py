@@ -1,11 +1,11 @@
 """Recorded sessions with statements planted in them, handed over in rounds."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from app.core.contents import Text
+from app.core.copying import replace
 from app.core.events import Event, Events
 from app.core.lanes import ROOT_LANE
 from app.core.tokens import part_tokens

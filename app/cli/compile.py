@@ -8,7 +8,6 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, get_args
 
@@ -34,6 +33,7 @@ from app.core.compile.pipeline import PassObserver, run_pipeline
 from app.core.compile.render import request_fields, tools_text
 from app.core.compile.trace import EventTrace, PassTrace, explain
 from app.core.contents import Content, Contents
+from app.core.copying import replace
 from app.core.errors import BudgetExceededError, InvalidInputError
 from app.core.events import Event, Events
 from app.core.index import resolve

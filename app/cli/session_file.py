@@ -12,12 +12,13 @@ Which it is, is told by the keys of the items; ``format_name`` says it where tha
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from app.core.canonical import Json, canonical_json
+from app.core.copying import replace
 from app.core.errors import InvalidInputError, MalformedBodyError
 from app.core.events import Event
 from app.core.json_text import parse_json

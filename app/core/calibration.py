@@ -9,9 +9,10 @@ fully, later ones less and less, down to a fifth.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from app.core.copying import replace
 from app.core.model_rules import ModelRule
 
 #: What is used moves in steps of so many percent.

@@ -3,18 +3,19 @@
 A part keeps JSON values (arguments, results) as their canonical text, so that an unchanged part
 travels from the row to the answer without being decoded. Every string here is already clean: no
 NUL, no lone surrogate (see :mod:`app.core.canonical`).
+
+What there are thousands of in a compile is a ``Struct``: made in a tenth of the time that a frozen
+dataclass takes, which looks every field up by name.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
-from app.core.construction import constructor
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartBase:
+class PartBase(Struct, frozen=True, kw_only=True):
     """What every kind of part may carry."""
 
     #: The model's thinking, not part of what it said.
@@ -29,15 +30,13 @@ class PartBase:
     extra: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text(PartBase):
+class Text(PartBase, frozen=True, kw_only=True):
     """A piece of text; may be empty when it only carries a signature."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionCall(PartBase):
+class FunctionCall(PartBase, frozen=True, kw_only=True):
     """The model asks for a tool."""
 
     #: As the model gave it; None when it gave none. May repeat inside a session.
@@ -50,8 +49,7 @@ class FunctionCall(PartBase):
     long_running: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InlineData(PartBase):
+class InlineData(PartBase, frozen=True, kw_only=True):
     """Media bytes in base64 (standard alphabet)."""
 
     mime_type: str
@@ -59,8 +57,7 @@ class InlineData(PartBase):
     display_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileData(PartBase):
+class FileData(PartBase, frozen=True, kw_only=True):
     """Media by reference."""
 
     file_uri: str
@@ -68,8 +65,7 @@ class FileData(PartBase):
     display_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionResponse(PartBase):
+class FunctionResponse(PartBase, frozen=True, kw_only=True):
     """A tool's result."""
 
     id: str | None
@@ -82,24 +78,21 @@ class FunctionResponse(PartBase):
     media: tuple[InlineData | FileData, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutableCode(PartBase):
+class ExecutableCode(PartBase, frozen=True, kw_only=True):
     """Code that the model runs at the provider."""
 
     code: str
     language: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeExecutionResult(PartBase):
+class CodeExecutionResult(PartBase, frozen=True, kw_only=True):
     """What that code gave."""
 
     outcome: str
     output: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opaque(PartBase):
+class Opaque(PartBase, frozen=True, kw_only=True):
     """A provider's block that must travel verbatim."""
 
     provider: str
@@ -138,8 +131,7 @@ class Segment(StrEnum):
     ARTIFACTS = "artifacts"
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedPart:
+class PlacedPart(Struct, frozen=True):
     """A part and where it comes from."""
 
     part: Part
@@ -154,8 +146,7 @@ class PlacedPart:
     marker: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """One single-role entry of the emitted contents (a *turn*)."""
 
     role: Role
@@ -168,20 +159,8 @@ class Content:
     #: For model contents: what the reply says that it was compiled for.
     compiled_fingerprint: str | None = None
 
-    def with_parts(self, parts: tuple[PlacedPart, ...]) -> "Content":
-        """Return the content with other parts."""
-        return make_content(
-            self.role, parts, self.response_seq, self.ends_prefix, self.compiled_fingerprint
-        )
-
 
 Contents: TypeAlias = tuple[Content, ...]
-
-# Each compile makes one of each for every event.
-make_content: Final = constructor(
-    Content, "role", "parts", "response_seq", "ends_prefix", "compiled_fingerprint"
-)
-place_part: Final = constructor(PlacedPart, "part", "seq", "segment", "tokens")
 
 #: The text of a result that a call never got.
 NO_RESULT_TEXT: Final = "no result was recorded"

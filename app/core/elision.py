@@ -8,7 +8,6 @@ because the provider checks them. A body that is no longer than its stub stays t
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from app.core.canonical import canonical_json
 from app.core.compile.estimate import estimate_tokens
@@ -20,6 +19,7 @@ from app.core.contents import (
     Part,
     Text,
 )
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.index import Index
 from app.core.tokens import PART_OVERHEAD

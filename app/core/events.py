@@ -6,8 +6,10 @@ events before it (its seq, owners, place, the ranges of a marker) is added at ap
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from app.core.canonical import Json
 from app.core.contents import (
@@ -24,8 +26,7 @@ from app.core.ranges import Ranges
 USER: Final = "user"
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The call that a function response answers. Resolved at append."""
 
     #: Seq of the event that holds the call.
@@ -39,8 +40,7 @@ class Owner:
     lane: Lane
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a model event is read, if it is a reply of the reader. Resolved at append."""
 
     #: Seq of the first event of the response that this event is a part of.
@@ -277,8 +277,7 @@ class CacheMetadata:
         return None not in (self.cache_name, self.expire_time, self.invocations_used)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One entry of the log."""
 
     seq: int = 0
@@ -326,7 +325,7 @@ class Event:
     #: What the event is to the request; the passes set it.
     segment: Segment = Segment.HISTORY
     #: What could not be taken as it came, for the caller: ``(pointer, text)``.
-    notes: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    notes: tuple[tuple[str, str], ...] = ()
 
     @property
     def kind(self) -> str:

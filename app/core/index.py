@@ -13,9 +13,10 @@ touch it, because everything after the last marker is live. A fold is added to w
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from app.core.copying import replace
 from app.core.events import (
     Activation,
     ActivationRequest,

@@ -6,8 +6,9 @@ began last can be incomplete, and an earlier one that goes on changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.final_response import is_final_response
 

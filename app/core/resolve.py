@@ -14,12 +14,12 @@ all.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from app.core.branch import line_up, tagged_segments
-from app.core.construction import changer
 from app.core.contents import FunctionCall, FunctionResponse
+from app.core.copying import replace
 from app.core.errors import (
     CompactionRangeError,
     InvalidEventError,
@@ -244,9 +244,6 @@ def needs_of(events: Iterable[Event]) -> Needs:
 
 
 # Nothing of an event is decided before it is appended: `place` and `owners` are empty until then.
-_standing: Final = changer(Event, "seq", "lane")
-_placed: Final = changer(Event, "place")
-_owned: Final = changer(Event, "owners")
 
 
 class Resolver:
@@ -298,10 +295,10 @@ class Resolver:
         return lane
 
     def _ordinary(self, sent: Event, seq: int, lane: Lane) -> Event:
-        event = _standing(sent, seq, lane)
+        event = replace(sent, seq=seq, lane=lane)
         place = self._place(event) if event.is_model else None
         if place is not None:
-            event = _placed(event, place)
+            event = replace(event, place=place)
         owners: list[Owner | None] = []
         # In part order: some logs hold a call and its result in one event.
         for part_index, part in enumerate(event.parts):
@@ -315,7 +312,7 @@ class Resolver:
             known.replies[event.author] = ReplyFacts(
                 seq, place, event.invocation_id, event.response_id, event.compiled_seq
             )
-        return _owned(event, tuple(owners)) if owners else event
+        return replace(event, owners=tuple(owners)) if owners else event
 
     def _remember_call(self, part: FunctionCall, part_index: int, event: Event) -> None:
         call = CallFacts(

@@ -8,11 +8,12 @@ have no owners, markers are requests.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, cast
 
 from app.core.canonical import Json, is_clean
 from app.core.contents import FunctionCall, Part, Role, Text, responses
+from app.core.copying import replace
 from app.core.errors import InvalidEventError
 from app.core.events import USER, CacheMetadata, Event
 from app.core.lanes import Lane

@@ -6,12 +6,12 @@ is no request at all is told as ``shape``, never as an exception.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json
 from app.core.compile.media import MediaKind, MediaLimit, MediaLimits, is_too_large
+from app.core.copying import replace
 from app.formats.violations import Violation, is_filled
 
 Violations: TypeAlias = Iterator[Violation]

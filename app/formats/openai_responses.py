@@ -28,7 +28,7 @@ Checked against the SDK's request types (openai 3.57) on 2026-11-29.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json, canonical_json, clean_text, json_string
@@ -45,6 +45,7 @@ from app.core.contents import (
     Role,
     Text,
 )
+from app.core.copying import replace
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.fields import (
     json_array,

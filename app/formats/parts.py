@@ -11,7 +11,7 @@ and inside calls and results ``args_text``, ``response_text``, ``is_error``, ``l
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NoReturn, cast
 
 from app.core.canonical import Json, canonical_json, is_clean, json_string
@@ -26,6 +26,7 @@ from app.core.contents import (
     Part,
     Text,
 )
+from app.core.copying import replace
 from app.core.errors import InvalidEventError
 from app.formats.fields import Fields, Notes, Shape, is_deep, json_array, json_object
 

@@ -10,11 +10,11 @@ the values beside it. Asked only when something is wrong, so it may cost a conve
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TypeAlias
 
 from app.core.canonical import Json
+from app.core.copying import replace
 from app.core.errors import InvalidEventError
 from app.formats.adk import ParsedEvent, parse_event
 from app.formats.fields import camel, pointer_to

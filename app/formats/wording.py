@@ -1,6 +1,6 @@
 """What the formats say in words for what a provider has no place for, and of whom."""
 
-from dataclasses import replace
+from app.core.copying import replace
 from itertools import groupby
 from typing import TypeAlias
 

@@ -10,12 +10,12 @@ killed the lease runs out, and what it said last with it.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
 import structlog
 
+from app.core.copying import replace
 from app.core.errors import StorageError
 from app.ports import Database, DatabaseFacts, DatabaseFactsReads, DatabaseMeter, Written
 

@@ -9,10 +9,11 @@ over a stale expectation of the head, so that a lost answer can always be asked 
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from app.core.canonical import Json
+from app.core.copying import replace
 from app.core.errors import (
     ConcurrentAppendError,
     EventIdReusedError,

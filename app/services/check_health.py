@@ -4,9 +4,10 @@ one, and so does what the settings call required."""
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from app.core.copying import replace
 from app.core.errors import FoldlineError
 
 #: Probes of several load balancers must not take the pool's connections.

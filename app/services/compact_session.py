@@ -12,7 +12,7 @@ appends: whoever lost the job appends nothing, so a range is folded once however
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -24,6 +24,7 @@ from app.core.compaction.plan import Nothing, Plan, PlannedSection
 from app.core.compaction.policy import CompactionPolicy, SummarizerPolicy
 from app.core.compaction.summary import SectionSummary
 from app.core.contents import Opaque, Part, Text
+from app.core.copying import replace
 from app.core.errors import (
     CompactionRangeError,
     LeaseLostError,

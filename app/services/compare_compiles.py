@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.core.canonical import Json
 from app.core.compile.breaks import Difference, cause_between, first_difference
@@ -15,6 +15,7 @@ from app.core.compile.comparison import (
     head_words,
 )
 from app.core.compile.inputs import CompileResult, RenderedContent
+from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.fingerprint import head_difference
 from app.core.index import resolve

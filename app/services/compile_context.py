@@ -8,7 +8,7 @@ service that appends.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
@@ -31,6 +31,7 @@ from app.core.compile.standing import (
 )
 from app.core.compile.trace import PassTrace, explain
 from app.core.compile.verify import verify
+from app.core.copying import replace
 from app.core.errors import (
     BudgetExceededError,
     InvariantViolatedError,

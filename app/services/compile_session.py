@@ -4,9 +4,10 @@ Compiling itself reads no policy and appends nothing; what is here happens aroun
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from app.core.copying import replace
 from app.ports import Meter, SessionKey
 from app.services.append_events import Append
 from app.services.compile_context import CompileContext

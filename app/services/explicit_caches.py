@@ -1,7 +1,6 @@
 """Say what is to be done about a session's explicit cache, when a compile asks for one."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from app.core.compile.explicit_cache import (
     CacheRecord,
@@ -13,6 +12,7 @@ from app.core.compile.explicit_cache import (
 )
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.projection import Counted
+from app.core.copying import replace
 from app.core.events import Event
 from app.ports import Clock, Connection, EventLog, SessionKey
 from app.services.compile_given import Given

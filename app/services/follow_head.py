@@ -20,12 +20,13 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 from app.core.compaction.due import Counters
+from app.core.copying import replace
 from app.core.errors import InvalidInputError, LockTimeoutError
 from app.core.events import Event
 from app.core.invocations import InvocationFacts, advance, concerned

@@ -1,9 +1,10 @@
 """Make tenants and set what they may take; every change is audited."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.core.canonical import Json
+from app.core.copying import replace
 from app.core.errors import TenantExistsError, TenantNotFoundError
 from app.core.limits import Quotas, Stored, parse_rate_limit
 from app.ports import AuditEntry, AuditLog, Connection, Database, Principal, Tenant, Tenants

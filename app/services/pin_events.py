@@ -1,10 +1,11 @@
 """Pin events so that no fold covers them, unpin them, and list what is pinned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from app.core.canonical import Json
+from app.core.copying import replace
 from app.core.errors import InvalidInputError, PinLimitError, SessionNotFoundError
 from app.core.events import MESSAGE, USER, Marker, Pin, PinRequest, UnpinRequest
 from app.core.index import Index, effective_markers

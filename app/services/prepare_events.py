@@ -8,14 +8,16 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from msgspec import Struct
+
 from app.core.canonical import Json, canonical_json, canonical_json_in_steps
-from app.core.construction import changer
+from app.core.copying import replace
 from app.core.errors import InvalidEventError, TooLargeError
 from app.core.events import Event
 from app.core.json_text import RawItem, parse_json, parse_object, repeated_keys_note
@@ -72,8 +74,7 @@ class SentBatch:
     allow_markers: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedEvent:
+class PreparedEvent(Struct, frozen=True, kw_only=True):
     """One event, ready for the resolver."""
 
     event: Event
@@ -270,18 +271,15 @@ class EventPreparer:
     def _counted(self, prepared: Sequence[PreparedEvent]) -> list[PreparedEvent]:
         count = self._tokens.count
         return [
-            _with_event(
+            replace(
                 each,
-                _with_part_tokens(
-                    each.event, tuple([part_tokens(part, count) for part in each.event.parts])
+                event=replace(
+                    each.event,
+                    part_tokens=tuple([part_tokens(part, count) for part in each.event.parts]),
                 ),
             )
             for each in prepared
         ]
-
-
-_with_event: Final = changer(PreparedEvent, "event")
-_with_part_tokens: Final = changer(Event, "part_tokens")
 
 
 def _identified(parsed: ParsedEvent, now: datetime) -> Event:

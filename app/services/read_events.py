@@ -1,9 +1,10 @@
 """Read the log back: every event as it was sent, with what has become of it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from app.core.canonical import canonical_json
+from app.core.copying import replace
 from app.core.errors import EventNotFoundError, InvalidInputError, SessionNotFoundError
 from app.core.events import Fold
 from app.core.index import Index, resolve

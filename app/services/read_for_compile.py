@@ -4,9 +4,9 @@ read as if it had never been folded."""
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
+from app.core.copying import replace
 from app.core.errors import InvalidInputError, NotYetVisibleError, SessionNotFoundError
 from app.core.events import Elision, Events, Fold, Marker, Undo
 from app.core.index import Index, resolve

@@ -6,12 +6,13 @@ refused for its size makes compaction due.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import structlog
 
 from app.core.calibration import calibration_of, is_believable, limit_after_overflow
+from app.core.copying import replace
 from app.core.errors import SessionNotFoundError
 from app.core.model_rules import ModelRule, ModelRules
 from app.core.overflow import ErrorReading, is_truncated

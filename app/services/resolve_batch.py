@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
+from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.events import Event, Fold
 from app.core.resolve import Facts, Resolver

@@ -1,7 +1,7 @@
 """Run the pipeline for a request: what goes in, what the result takes, and how long it took."""
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -12,6 +12,7 @@ from app.core.compile.projection import Counted, Projection, count_result, proje
 from app.core.compile.render import tools_text
 from app.core.compile.trace import PassTrace
 from app.core.contents import Contents
+from app.core.copying import replace
 from app.core.errors import BudgetExceededError
 from app.core.events import Events
 from app.ports import LogRead, TokenCounter

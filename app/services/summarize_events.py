@@ -8,7 +8,7 @@ that holds what the ledger must hold, or a typed refusal: the range stays as it 
 """
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from app.core.compaction.extractive import carried_section, extract_section
@@ -20,6 +20,7 @@ from app.core.compaction.section_budget import MAX_SECTION_TOKENS, Budget, secti
 from app.core.compaction.statements import words
 from app.core.compaction.summary import SectionSummary, held_to_ledger, read_answer
 from app.core.compaction.transcript import chunks
+from app.core.copying import replace
 from app.core.errors import (
     ProviderError,
     ProviderTimeoutError,

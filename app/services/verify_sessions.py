@@ -10,12 +10,13 @@ another than the one that it answered, or options were changed that the head doe
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from app.core.compile.inputs import CompileOptions, Format
 from app.core.compile.render import chained_parts
+from app.core.copying import replace
 from app.core.errors import FoldlineError, SessionNotFoundError, StorageError
 from app.core.fingerprint import Chain, start_of
 from app.core.lanes import Reader

@@ -14,14 +14,12 @@ shape.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import orjson
 
 from app.core.canonical import Json, canonical_json
 from app.core.compile.explicit_cache import CacheRecord
-from app.core.construction import constructor
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -34,6 +32,7 @@ from app.core.contents import (
     PartBase,
     Text,
 )
+from app.core.copying import replace
 from app.core.events import (
     KIND_BY_MARKER,
     Activation,
@@ -128,52 +127,31 @@ def _trimmed(fields: Packed, usual: Packed) -> Packed:
 
 
 _BASE_FIELDS: Final = ("thought", "signature", "signed_by", "extra")
-_BASES: Final = ((False, None, None, None), (True, None, None, None))
-
-
-def _makers(
-    kind: type[Part],
-    **own: Any,  # noqa: ANN401  JSON
-) -> tuple[Callable[..., Part], Callable[..., Part], Packed]:
-    """Return how a part without a base is made, how one with a base is, and the usual values of
-    its own fields."""
-    plain = constructor(kind, *own)
-    return plain, constructor(kind, *_BASE_FIELDS, *own), list(own.values())
-
-
-#: By kind.
-_MAKE_PART: Final = (
-    _makers(Text, text=None),
-    _makers(FunctionCall, id=None, name=None, args=None, args_text=None, long_running=False),
-    _makers(
-        FunctionResponse,
-        id=None,
-        name=None,
-        response=None,
-        response_text=None,
-        is_error=False,
-        media=(),
-    ),
-    _makers(InlineData, mime_type=None, data=None, display_name=None),
-    _makers(FileData, file_uri=None, mime_type=None, display_name=None),
-    _makers(ExecutableCode, code=None, language=None),
-    _makers(CodeExecutionResult, outcome=None, output=None),
-    _makers(Opaque, provider=None, type=None, raw=None, text=None),
+#: By kind: the type, and its own fields in their order. What a row leaves out has its default.
+_PARTS: Final[tuple[tuple[Callable[..., Part], tuple[str, ...]], ...]] = (
+    (Text, ("text",)),
+    (FunctionCall, ("id", "name", "args", "args_text", "long_running")),
+    (FunctionResponse, ("id", "name", "response", "response_text", "is_error", "media")),
+    (InlineData, ("mime_type", "data", "display_name")),
+    (FileData, ("file_uri", "mime_type", "display_name")),
+    (ExecutableCode, ("code", "language")),
+    (CodeExecutionResult, ("outcome", "output")),
+    (Opaque, ("provider", "type", "raw", "text")),
 )
 
 
 def unpack_part(packed: Packed) -> Part:
     """Return the part of :func:`pack_part`."""
-    kind, base = packed[0], packed[1]
-    plain, full, usual = _MAKE_PART[kind]
-    own = packed[2:]
-    if len(own) < len(usual):
-        own += usual[len(own) :]
-    elif kind == _RESPONSE:
-        own[5] = tuple([unpack_part(item) for item in own[5]])
-    if base == 0:
-        return plain(*own)
-    return full(*(base if isinstance(base, list) else _BASES[base]), *own)
+    kind, base, *own = packed
+    make, names = _PARTS[kind]
+    fields = dict(zip(names, own))  # noqa: B905  fewer values than names
+    if "media" in fields:
+        fields["media"] = tuple([unpack_part(item) for item in fields["media"]])
+    if base == 1:
+        fields["thought"] = True
+    elif base:
+        fields.update(zip(_BASE_FIELDS, base, strict=True))
+    return make(**fields)
 
 
 # What follows from the event alone
@@ -227,25 +205,12 @@ def unpack_cache_record(row: Row) -> CacheRecord:
     return CacheRecord(
         seq=row["seq"],
         invocation_id=row["invocation_id"],
-        metadata=_make_cache(*fields),
+        metadata=_cache(fields),
         prompt_tokens=prompt_tokens,
     )
 
 
-_make_cache: Final = constructor(
-    CacheMetadata,
-    *("fingerprint", "contents_count", "cache_name", "expire_time", "created_at"),
-    "invocations_used",
-)
 _NO_IDS: Final[frozenset[str]] = frozenset()
-_make_event: Final = constructor(
-    Event,
-    *("seq", "id", "author", "invocation_id", "timestamp", "lane", "node_path", "role", "parts"),
-    *("part_tokens", "input_transcription", "output_transcription", "long_running_ids"),
-    *("requested_ids", "is_transfer", "is_live_session", "skips_summarization", "error_code"),
-    *("compiled_seq", "compiled_fingerprint", "prompt_tokens", "cache_metadata", "response_id"),
-    *("place", "owners", "marker"),
-)
 _USUAL_DERIVED: Final[Packed] = [
     *(None, [], [], "", 0, None, None, None, [], None, None, None, None, None)
 ]
@@ -269,34 +234,50 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
     response_id, long_running_ids, heard, said, error_code, prompt_tokens, cache = fields[7:14]
     resolved, marker, requested_ids = row["resolved"], row["marker"], row["requested_ids"]
     place, owners = (None, ()) if resolved is None else unpack_resolved(resolved, lane)
-    return _make_event(
-        row["seq"],
-        row["id"],
-        row["author"],
-        row["invocation_id"],
-        row["event_at"],
-        lane,
-        node_path,
-        role,
+    return Event(
+        seq=row["seq"],
+        id=row["id"],
+        author=row["author"],
+        invocation_id=row["invocation_id"],
+        timestamp=row["event_at"],
+        lane=lane,
+        node_path=node_path,
+        role=role,
         # Nearly every event has one.
-        (unpack_part(parts[0]),) if len(parts) == 1 else tuple([unpack_part(p) for p in parts]),
-        tuple(part_tokens),
-        heard,
-        said,
-        frozenset(long_running_ids) if long_running_ids else _NO_IDS,
-        _NO_IDS if requested_ids is None else unpack_ids(requested_ids),
-        bool(flags & _IS_TRANSFER),
-        bool(flags & _IS_LIVE),
-        bool(flags & _SKIPS_SUMMARIZATION),
-        error_code,
-        compiled_seq,
-        compiled_fingerprint,
-        prompt_tokens,
-        None if cache is None else _make_cache(*cache),
-        response_id,
-        place,
-        owners,
-        None if marker is None else unpack_marker(marker),
+        parts=(
+            (unpack_part(parts[0]),)
+            if len(parts) == 1
+            else tuple([unpack_part(part) for part in parts])
+        ),
+        part_tokens=tuple(part_tokens),
+        input_transcription=heard,
+        output_transcription=said,
+        long_running_ids=frozenset(long_running_ids) if long_running_ids else _NO_IDS,
+        requested_ids=_NO_IDS if requested_ids is None else unpack_ids(requested_ids),
+        is_transfer=bool(flags & _IS_TRANSFER),
+        is_live_session=bool(flags & _IS_LIVE),
+        skips_summarization=bool(flags & _SKIPS_SUMMARIZATION),
+        error_code=error_code,
+        compiled_seq=compiled_seq,
+        compiled_fingerprint=compiled_fingerprint,
+        prompt_tokens=prompt_tokens,
+        cache_metadata=None if cache is None else _cache(cache),
+        response_id=response_id,
+        place=place,
+        owners=owners,
+        marker=None if marker is None else unpack_marker(marker),
+    )
+
+
+def _cache(packed: Packed) -> CacheMetadata:
+    fingerprint, contents_count, cache_name, expire_time, created_at, invocations_used = packed
+    return CacheMetadata(
+        fingerprint=fingerprint,
+        contents_count=contents_count,
+        cache_name=cache_name,
+        expire_time=expire_time,
+        created_at=created_at,
+        invocations_used=invocations_used,
     )
 
 
@@ -348,20 +329,16 @@ def unpack_resolved(text: str, lane: Lane) -> tuple[Place | None, tuple[Owner | 
     """Return place and owners; ``lane`` is the event's."""
     place, owners = orjson.loads(text)
     return (
-        None if place is None else _make_place(*place),
+        None if place is None else Place(*place),
         tuple([None if owner is None else _owner(owner, lane) for owner in owners])
         if owners
         else (),
     )
 
 
-_make_place: Final = constructor(Place, "response_seq", "after_seq", "after_any_seq")
-_make_owner: Final = constructor(Owner, "seq", "part_index", "author", "name", "lane")
-
-
 def _owner(packed: Packed, lane: Lane) -> Owner:
     packed[4] = lane if packed[4] is None else unpack_lane(packed[4])
-    return _make_owner(*packed)
+    return Owner(*packed)
 
 
 def pack_ids(ids: frozenset[str]) -> str | None:

@@ -16,13 +16,13 @@ All times are the database's.
 # ruff: noqa: S608
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Literal, LiteralString
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.canonical import Json, canonical_json
+from app.core.copying import replace
 from app.ports import ClaimLimits, Job, JobStatus, NewJob, SessionKey
 from app.storage.codec import unpack_json
 from app.storage.database import Row, fetch, fetch_one

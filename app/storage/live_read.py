@@ -12,7 +12,6 @@ and of other lanes is looked at; a test counts the rows.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import Final, LiteralString
 from uuid import UUID
@@ -24,6 +23,7 @@ from app.core.calibration import Learnt
 from app.core.canonical import Json
 from app.core.compaction.due import Counters
 from app.core.compile.breaks import gone_reply
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.index import Index, resolve
 from app.core.lanes import Reader

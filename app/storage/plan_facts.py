@@ -5,7 +5,6 @@ history. All statements run on one snapshot, so that facts and bodies are of one
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, LiteralString
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -21,6 +20,7 @@ from app.core.compaction.facts import (
     wanted_folds,
 )
 from app.core.compaction.policy import CompactionPolicy
+from app.core.copying import replace
 from app.core.elision import elide
 from app.core.events import Event, Marker
 from app.core.lanes import Lane

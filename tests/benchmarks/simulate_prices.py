@@ -27,7 +27,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -42,6 +42,7 @@ from app.core.compaction.section_budget import section_budget
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.pipeline import run_pipeline
 from app.core.contents import Part, Text
+from app.core.copying import replace
 from app.core.events import Activation, ActivationRequest, Event, Fold, Section
 from app.core.index import Index, resolve
 from app.core.lanes import Lane, Reader

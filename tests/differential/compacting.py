@@ -6,7 +6,7 @@ read as any imported one.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from google.adk.agents.base_agent import BaseAgent
@@ -24,6 +24,7 @@ from app.core.compaction.plan import Nothing, Plan, plan_compaction
 from app.core.compaction.policy import CompactionPolicy, Moment
 from app.core.compaction.view import PlanView
 from app.core.contents import FunctionCall
+from app.core.copying import replace
 from app.core.events import Event, Fold
 from app.core.ranges import contains, subtract, union
 from app.core.resolve import Facts, Resolver

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from google.adk.events.event import Event as AdkEvent
@@ -14,6 +14,7 @@ from app.core.compile.adk.opening import find_opening_args
 from app.core.compile.inputs import CompileInput, CompileOptions, IncludeContents
 from app.core.compile.pipeline import run_pipeline
 from app.core.contents import Text
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.index import Index
 from app.core.lanes import Reader

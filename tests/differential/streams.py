@@ -8,7 +8,7 @@ begins with ``Avoided``; `test_differences.py` shows both sides of it.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from google.adk.events.event import Event as AdkEvent
 
 from app.core.branch import tagged_segments
 from app.core.compile.inputs import IncludeContents
+from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.events import Event, Fold
 from app.core.ranges import contains

@@ -9,7 +9,7 @@ a token count than we look back.
 
 import asyncio
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from app.core.compile.explicit_cache import (
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.projection import count_result
+from app.core.copying import replace
 from app.core.events import CacheMetadata, Event
 from app.core.json_text import parse_json
 from app.core.lanes import Reader

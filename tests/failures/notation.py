@@ -12,11 +12,11 @@ time, except that calls directly after ``K`` are of its response.
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from app.core.canonical import Json, canonical_json
 from app.core.contents import FileData, FunctionResponse, InlineData, Part, Text
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.resolve import Log
 from tests.builders import call_part, event, image, log, model, pin, text, user

@@ -19,11 +19,11 @@ expected lines anew.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 from app.core.compaction.plan import Nothing, Plan, PlannedSection
 from app.core.compaction.policy import CompactionPolicy
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.printing import lane_text, ranges_text
 from app.core.ranges import FOREVER

@@ -18,7 +18,6 @@ request.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from app.core.compile.lower import lower
 from app.core.compile.pipeline import CONTENT_PASSES, EVENT_PASSES, Pass, run_pipeline
 from app.core.compile.render import request_fields
 from app.core.contents import Contents
+from app.core.copying import replace
 from app.core.events import Event, Events
 from app.core.lanes import Reader
 from app.core.printing import content_line, event_line

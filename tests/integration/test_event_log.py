@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import LiteralString
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.core.copying import replace
 from app.core.errors import StorageError, StorageUnavailableError
 from app.core.events import Event, Fold
 from app.core.index import UNTOUCHED, Index, resolve

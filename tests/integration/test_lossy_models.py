@@ -7,7 +7,6 @@ after every rolling fold, in both languages, and after folds of one level became
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 import pytest
@@ -22,6 +21,7 @@ from app.core.compaction.ledger import (
 )
 from app.core.compaction.policy import SummarizerPolicy
 from app.core.compaction.statements import NEGATION
+from app.core.copying import replace
 from app.core.events import Events
 from app.core.json_text import parse_json
 from app.core.lanes import ROOT_LANE

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
@@ -13,6 +13,7 @@ import app.storage.markers
 from app.core.compaction.facts import plan_facts_of
 from app.core.compaction.plan import Nothing, Plan, plan_next
 from app.core.compaction.policy import CompactionPolicy
+from app.core.copying import replace
 from app.core.events import Event, Fold, FoldRequest
 from app.core.index import resolve
 from app.core.resolve import Resolver, needs_of, replay

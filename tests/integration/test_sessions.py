@@ -1,7 +1,6 @@
 """Sessions: made, changed, listed, forked and erased, and their state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, LiteralString
 
@@ -10,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.core.canonical import Json
+from app.core.copying import replace
 from app.core.errors import InvalidInputError, SessionNotFoundError
 from app.core.events import Event
 from app.core.lanes import ANYONE

@@ -4,7 +4,6 @@ The server is a real one on this machine; the adapters are the ones that run in 
 """
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -20,6 +19,7 @@ from app.core.compaction.ledger import (
 from app.core.compaction.policy import SummarizerKind, SummarizerPolicy
 from app.core.compaction.section_budget import MAX_SECTION_TOKENS
 from app.core.compaction.summary import SectionSummary
+from app.core.copying import replace
 from app.core.errors import SummaryRefusedError
 from app.core.events import Events
 from app.core.lanes import ROOT_LANE

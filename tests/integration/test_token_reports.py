@@ -1,7 +1,7 @@
 """Requests that were compiled lately, and what reports of them taught: once, never overwritten."""
 
 import asyncio
-from dataclasses import replace
+from app.core.copying import replace
 from uuid import UUID, uuid4
 
 import pytest

@@ -1,10 +1,10 @@
 """Compiling a log in memory, as the laws need it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.pipeline import run_pipeline
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.index import Index, resolve
 from app.core.lanes import Reader
@@ -21,7 +21,7 @@ def compiled(
 ) -> CompileResult:
     """Compile events for a reader."""
     inputs = CompileInput(
-        options=replace(CompileOptions(reader=reader), **options),  # type: ignore[arg-type]
+        options=replace(CompileOptions(reader=reader), **options),
         format=FORMATS[format_name],
         index=index,
         compiled_seq=events[-1].seq if events else 0,

@@ -1,7 +1,6 @@
 """Compiling a log at every position, whole and from what the compiles before had settled."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from app.core.compile.breaks import fingerprint_before, newest_reply
@@ -11,6 +10,7 @@ from app.core.compile.pipeline import run_pipeline
 from app.core.compile.projection import Counted, count_result, newest_report
 from app.core.compile.render import request_fields
 from app.core.compile.settle import given_after, settle
+from app.core.copying import replace
 from app.core.events import Event, Events
 from app.core.lanes import Reader
 from app.core.model_rules import ModelRule
@@ -39,7 +39,7 @@ def inputs_of(
     return CompileInput(
         options=replace(
             CompileOptions(reader=reader, model=model),
-            **options,  # type: ignore[arg-type]
+            **options,
         ),
         format=FORMATS[format_name],
         index=at(log, head)[1],

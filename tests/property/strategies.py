@@ -6,12 +6,13 @@ of nothing) is left out, as a caller would be told.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from hypothesis import strategies as st
 
 from app.core.contents import FunctionCall, FunctionResponse, InlineData, Part, Text
+from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.events import (
     ActivationRequest,

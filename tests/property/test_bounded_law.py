@@ -6,7 +6,7 @@ summaries may take, and what is too little to be worth a fold.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import pytest
@@ -21,6 +21,7 @@ from app.core.compaction.policy import (
     CompactionPolicy,
 )
 from app.core.compaction.view import PlanView
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.lanes import Lane
 from tests.builders import call, model, pin, response, user
@@ -88,20 +89,20 @@ class Growing:
         fields = {"invocation_id": f"i{self._invocation}", "lane": step.lane}
         match step.kind:
             case "ask":
-                yield replace(user("q", part_tokens=(one,)), **fields)  # type: ignore[arg-type]
+                yield replace(user("q", part_tokens=(one,)), **fields)
             case "answer":
-                yield replace(model("a", part_tokens=(one,)), **fields)  # type: ignore[arg-type]
+                yield replace(model("a", part_tokens=(one,)), **fields)
             case "turn":
-                yield replace(user("q", part_tokens=(one,)), **fields)  # type: ignore[arg-type]
-                yield replace(model("a", part_tokens=(two,)), **fields)  # type: ignore[arg-type]
+                yield replace(user("q", part_tokens=(one,)), **fields)
+                yield replace(model("a", part_tokens=(two,)), **fields)
             case "tool" | "open":
                 self._calls += 1
                 name = f"c{self._calls}"
                 asked = call("t", id=name, part_tokens=(one,))
-                yield replace(asked, **fields)  # type: ignore[arg-type]
+                yield replace(asked, **fields)
                 if step.kind == "tool":
                     result = response(name, part_tokens=(two,))
-                    yield replace(result, **fields)  # type: ignore[arg-type]
+                    yield replace(result, **fields)
             case "pin":
                 seq = self.session.head_seq - step.back
                 event = next((e for e in self.session.log.events if e.seq == seq), None)

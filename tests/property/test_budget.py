@@ -1,6 +1,5 @@
 """The budget law: every compile fits, or says what does not; never a silently oversized answer."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,6 +11,7 @@ from app.core.compile.passes.fit_budget import LEFT_OUT_TEXT
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.verify import verify
 from app.core.contents import Segment
+from app.core.copying import replace
 from app.core.errors import BudgetExceededError
 from app.core.events import Event
 from app.core.index import Index, resolve

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from app.core.compile.inputs import CompileResult
 from app.core.compile.order import is_reply
 from app.core.compile.verify import verify
+from app.core.copying import replace
 from app.core.events import Elision, Event, Fold, UndoRequest
 from app.core.index import resolve
 from app.core.lanes import Reader

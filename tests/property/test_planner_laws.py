@@ -1,7 +1,6 @@
 """The laws of planning, over random logs that are folded as planned."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from hypothesis import given
@@ -13,6 +12,7 @@ from app.core.compaction.policy import CompactionPolicy
 from app.core.compaction.view import PlanView
 from app.core.compile.verify import verify
 from app.core.contents import Content, Segment
+from app.core.copying import replace
 from app.core.events import Activation, Event, Fold, Marker
 from app.core.index import Index
 from app.core.lanes import Reader

@@ -3,7 +3,6 @@ valid, with its reasoning and ids, and is what was appended."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.core.canonical import Json
 from app.core.compile.verify import verify
+from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.events import (
     Event,

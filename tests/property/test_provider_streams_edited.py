@@ -9,7 +9,6 @@ sent stands on the very prefix that produced it (4).
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -22,6 +21,7 @@ from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.verify import verify
 from app.core.contents import FunctionCall
+from app.core.copying import replace
 from app.core.errors import BudgetExceededError, InvalidInputError
 from app.core.events import (
     ElisionRequest,

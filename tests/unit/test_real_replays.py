@@ -5,7 +5,6 @@ request after. Nothing is folded here, so all of it has to, byte for byte, in ev
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -18,6 +17,7 @@ from app.core.compile.projection import Counted, count_result
 from app.core.compile.render import chained_parts
 from app.core.compile.standing import whole_standing
 from app.core.contents import FunctionCall, Part, Text, is_blank
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.lanes import Reader
 from app.core.resolve import Facts, Resolver

@@ -1,7 +1,6 @@
 """Compile on the wire. The answer is joined from texts that are JSON already."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -29,6 +28,7 @@ from app.core.compile.inputs import (
 from app.core.compile.pipeline import PIPELINE_VERSION
 from app.core.compile.trace import EventTrace
 from app.core.contents import Part, Text
+from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.lanes import Reader
 from app.formats import FORMATS

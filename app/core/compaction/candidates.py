@@ -11,7 +11,7 @@ rule.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from app.core.compaction.cues import (
@@ -39,6 +39,7 @@ from app.core.compaction.statements import (
     word_count,
     words,
 )
+from app.core.copying import replace
 from app.core.events import Events
 from app.core.ranges import Ranges, of_seqs, union
 

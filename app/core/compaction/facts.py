@@ -7,12 +7,13 @@ need the headers of every live event and of what :func:`read_again` names, whate
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from app.core.branch import tagged_segments
 from app.core.compaction.policy import CompactionPolicy
 from app.core.contents import FunctionResponse, is_blank
+from app.core.copying import replace
 from app.core.elision import elide
 from app.core.events import USER, Event, Fold, Marker, Undo
 from app.core.final_response import is_final_response

@@ -21,7 +21,7 @@ Rules are never among them.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -35,6 +35,7 @@ from app.core.compaction.statements import (
     says_something,
     words,
 )
+from app.core.copying import replace
 from app.core.errors import SummaryRefusedError
 from app.core.ranges import Ranges, subtract, union
 

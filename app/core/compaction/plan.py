@@ -10,13 +10,14 @@ compares what the fold then covers with its plan: the log may have moved on.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from app.core.compaction.facts import PlanEvent, PlanFacts
 from app.core.compaction.policy import RECENT_SHARE, CompactionPolicy, Moment
 from app.core.compaction.view import GROWTH_RATIO, Invocation, PlanView, Selection, ShownFold
 from app.core.contents import Part
+from app.core.copying import replace
 from app.core.events import FoldRequest, SectionRequest
 from app.core.lanes import Lane
 from app.core.ranges import (

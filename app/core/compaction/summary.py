@@ -10,7 +10,7 @@ names what is wrong with the rest; :func:`held_to_ledger` then puts back what a 
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from app.core.canonical import Json, clean_text
@@ -31,6 +31,7 @@ from app.core.compaction.said import Speaker, said
 from app.core.compaction.statements import any_of, one_line, overlap, words
 from app.core.compaction.story import fit_story
 from app.core.contents import Part
+from app.core.copying import replace
 from app.core.events import Events
 from app.core.ranges import Ranges, intersect, of_seqs, union
 

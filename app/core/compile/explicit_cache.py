@@ -15,7 +15,7 @@ so stands for the model, the tools and the system text too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from app.core.compile.inputs import (
@@ -27,6 +27,7 @@ from app.core.compile.inputs import (
     RenderedContent,
 )
 from app.core.compile.projection import Counted
+from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.events import USER, CacheMetadata, Event
 from app.core.index import Index

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from app.core.calibration import UNCALIBRATED, Calibration
 from app.core.canonical import Json
 from app.core.compile.media import LimitedMedia, MediaKind
@@ -218,8 +220,7 @@ class Report:
         self.repairs.append(Repair(rule, seq, detail))
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedPart:
+class RenderedPart(Struct, frozen=True):
     """A part as the provider reads it."""
 
     placed: PlacedPart
@@ -227,8 +228,7 @@ class RenderedPart:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedContent:
+class RenderedContent(Struct, frozen=True):
     """A turn whose parts are rendered."""
 
     content: Content

@@ -19,8 +19,6 @@ from app.core.contents import (
     Role,
     Segment,
     is_blank,
-    make_content,
-    place_part,
 )
 from app.core.events import Event, Events
 from app.core.ranges import contains
@@ -54,7 +52,7 @@ def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Con
         role = own_role if is_adk else _role(part, own_role)
         if not _is_said(part, role, event, inputs, report):
             continue
-        placed = place_part(part, event.seq, segment, counted(part, tokens, inputs.rule))
+        placed = PlacedPart(part, event.seq, segment, tokens=counted(part, tokens, inputs.rule))
         if runs and runs[-1][0] == role:
             runs[-1][1].append(placed)
         else:
@@ -64,9 +62,9 @@ def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Con
 
 def _content(role: Role, parts: tuple[PlacedPart, ...], event: Event) -> Content:
     if role == "user":
-        return make_content(role, parts, None, False, None)  # noqa: FBT003
+        return Content(role, parts)
     response_seq = event.place.response_seq if event.place else None
-    return make_content(role, parts, response_seq, False, event.compiled_fingerprint)  # noqa: FBT003
+    return Content(role, parts, response_seq, compiled_fingerprint=event.compiled_fingerprint)
 
 
 def _role(part: Part, own_role: Role) -> Role:

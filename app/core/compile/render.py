@@ -2,7 +2,6 @@
 rendered."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from operator import is_
@@ -25,7 +24,6 @@ from app.core.compile.inputs import (
     SettledItems,
     Thoughts,
 )
-from app.core.construction import constructor
 from app.core.contents import (
     TOOL_PARTS,
     Content,
@@ -35,10 +33,9 @@ from app.core.contents import (
     Part,
     PlacedPart,
 )
+from app.core.copying import replace
 from app.core.fingerprint import chain_of, head_of
 
-_rendered_content: Final = constructor(RenderedContent, "content", "parts")
-_rendered_part: Final = constructor(RenderedPart, "placed", "text")
 #: Providers take at least 64 characters.
 _KEY_DIGITS: Final = 32
 #: Tools are long, the same for all sessions of an agent, and asked for several times in a compile.
@@ -83,10 +80,8 @@ def render(
 
 def _rendered(content: Content, wire: Format) -> RenderedContent:
     role = content.role
-    parts = [
-        _rendered_part(placed, wire.render_part(placed.part, role)) for placed in content.parts
-    ]
-    return _rendered_content(content, tuple(parts))
+    parts = [RenderedPart(placed, wire.render_part(placed.part, role)) for placed in content.parts]
+    return RenderedContent(content, tuple(parts))
 
 
 @lru_cache(_KEPT_TOOLS)
@@ -302,7 +297,7 @@ def with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:
                 part = _with_id(part, waiting.pop(0))
             parts.append(placed if part is placed.part else replace(placed, part=part))
         is_same = all(map(is_, parts, content.parts))
-        result.append(content if is_same else content.with_parts(tuple(parts)))
+        result.append(content if is_same else replace(content, parts=tuple(parts)))
     return tuple(result)
 
 

@@ -1,13 +1,14 @@
 """Every short stream of markers, as it is resolved and by a plain model that goes seq by seq."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, product
 from time import process_time
 from typing import Final
 
 import pytest
 
+from app.core.copying import replace
 from app.core.events import (
     Activation,
     Elision,

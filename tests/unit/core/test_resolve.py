@@ -1,10 +1,10 @@
 """What is decided when an event is appended, and then never again."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
+from app.core.copying import replace
 from app.core.errors import CompactionRangeError, InvalidEventError, RewindTargetError
 from app.core.events import (
     Activation,

@@ -1,10 +1,9 @@
 """What only few logs have; the law itself is in tests/property/test_settled.py."""
 
-from dataclasses import replace
-
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.settle import given_after, settle
 from app.core.contents import Opaque
+from app.core.copying import replace
 from app.core.events import Place
 from app.core.lanes import Reader
 from tests.builders import event, fold_of, log, model, response, section, user

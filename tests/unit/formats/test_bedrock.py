@@ -1,7 +1,6 @@
 """Converse: messages in, requests out, and what the provider refuses."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from app.core.contents import (
     Role,
     Text,
 )
+from app.core.copying import replace
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.adk import parse_event
 from app.formats.anthropic import ANTHROPIC

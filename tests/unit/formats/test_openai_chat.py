@@ -2,7 +2,6 @@
 
 import base64
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from app.core.contents import (
     Role,
     Text,
 )
+from app.core.copying import replace
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.adk import parse_event
 from app.formats.openai_chat import OPENAI_CHAT, convert_item, validate

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -20,6 +19,7 @@ from app.core.contents import (
     Part,
     Text,
 )
+from app.core.copying import replace
 from app.core.errors import InvalidEventError
 from app.formats.fields import Notes
 from app.formats.parts import native_part_text, parse_content, parse_part, part_to_native

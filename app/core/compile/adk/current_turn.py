@@ -10,10 +10,10 @@ change where it starts; nothing from before it is shown, summaries included.
 """
 
 from collections.abc import Container, Iterator
-from dataclasses import replace
 
 from app.core.compile.adk.foreign import is_foreign_event
 from app.core.compile.inputs import CompileInput
+from app.core.copying import replace
 from app.core.events import USER, Event, Events, Fold
 from app.core.index import Index
 from app.core.lanes import Reader

@@ -1,10 +1,10 @@
 """Call ids as google-adk sends them (``spec/ADK.md`` B.9)."""
 
-from dataclasses import replace
 from typing import Final
 
 from app.core.compile.inputs import CompileInput
 from app.core.contents import Content, Contents, FunctionCall, FunctionResponse, PlacedPart
+from app.core.copying import replace
 
 #: How the ids begin that google-adk gives to calls to which the model gave none.
 ADK_ID_PREFIX: Final = "adk-"

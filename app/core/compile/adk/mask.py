@@ -9,11 +9,11 @@ read by time. A call that was masked comes back whole in front of the first live
 it, with the newest masked result of each sibling call that has no live one.
 """
 
-from dataclasses import replace
 from itertools import repeat
 
 from app.core.compile.inputs import CompileInput
 from app.core.contents import Segment
+from app.core.copying import replace
 from app.core.events import Event, Events, Fold, Section
 
 #: ``(time, seq)``

@@ -11,13 +11,14 @@ that run long. Ids decide here, not the owners that were resolved at append.
 
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
 from app.core.compile.inputs import CompileInput, PendingCall, Report
 from app.core.compile.no_result import NO_RESULT_TOKENS, no_result
 from app.core.contents import FunctionCall, FunctionResponse, Part, Segment, Text
+from app.core.copying import replace
 from app.core.events import USER, Event, Events, Owner
 
 

@@ -9,11 +9,11 @@ stands where its last fragment stood. Neighbours can only be told once masked ev
 ``narration`` does this first.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from app.core.compile.estimate import estimate_tokens
 from app.core.contents import Role, Text
+from app.core.copying import replace
 from app.core.events import Event, Events
 
 _ROLES: Final[tuple[Role, ...]] = ("user", "model")

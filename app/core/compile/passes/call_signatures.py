@@ -14,11 +14,11 @@ turns, which are the steps, and before ``reasoning``, which compares what is sen
 calls are sent as google-adk sends them.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from app.core.compile.inputs import CompileInput, Report
 from app.core.contents import Content, Contents, FunctionCall
+from app.core.copying import replace
 
 #: https://ai.google.dev/gemini-api/docs/thought-signatures, checked 2026-11-29. Base64 as it is.
 SENTINEL: Final = "skip_thought_signature_validator"

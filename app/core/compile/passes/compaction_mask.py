@@ -15,12 +15,11 @@ Runs after ``visibility``, so that a hidden event takes no place, and before ``n
 B.4, B.5).
 """
 
-from dataclasses import replace
-
 from app.core.compile.adk.mask import mask as adk_mask
 from app.core.compile.inputs import CompileInput, Report
 from app.core.compile.order import ReadKey, is_foreign, is_reply, read_key
 from app.core.contents import Segment
+from app.core.copying import replace
 from app.core.events import Event, Events, Fold
 
 

@@ -13,7 +13,6 @@ Runs before ``merge_turns``, because what is left may stand beside a neighbour o
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -31,6 +30,7 @@ from app.core.contents import (
     Segment,
     Text,
 )
+from app.core.copying import replace
 from app.core.errors import BudgetExceededError
 
 #: Part of the budget that one step cuts.

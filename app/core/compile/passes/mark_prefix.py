@@ -18,12 +18,12 @@ Where the provider sets the last one itself only the first two are put. They are
 but not of the chain: where a marker stands changes nothing of what is cached before it.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from app.core.compile.inputs import Breakpoint, CompileInput, MarkerPlace, Report
 from app.core.compile.marker_places import marker_places
 from app.core.contents import Contents
+from app.core.copying import replace
 from app.core.model_rules import CacheRule
 
 #: Of the blocks that the provider looks back, so many may lie between before a marker is needed:

@@ -13,7 +13,7 @@ Runs after everything that adds media, and before ``fit_budget``, which counts w
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from app.core.canonical import canonical_json
@@ -37,6 +37,7 @@ from app.core.contents import (
     Segment,
     Text,
 )
+from app.core.copying import replace
 from app.core.tokens import media_tokens
 
 #: Of what the provider takes, the part that one step cuts.

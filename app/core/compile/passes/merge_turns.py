@@ -19,6 +19,7 @@ Runs after everything that adds contents. Under ``adk`` nothing is merged and no
 from app.core.compile.inputs import CompileInput, Report
 from app.core.compile.nudge import NUDGE
 from app.core.contents import Content, Contents, FunctionCall, PlacedPart
+from app.core.copying import replace
 
 
 def merge_turns(contents: Contents, inputs: CompileInput, report: Report) -> Contents:
@@ -51,7 +52,7 @@ def _without_last_thoughts(contents: Contents, report: Report) -> Contents:
                 dropped.append(parts[-1])
                 parts = parts[:-1]
         if parts:
-            kept.append(content.with_parts(parts))
+            kept.append(replace(content, parts=parts))
     for placed in reversed(dropped):
         report.repair("thought_last", placed.seq, "a thought that nothing follows")
     return tuple(reversed(kept))
@@ -105,4 +106,4 @@ def _is_one_turn(first: Content, second: Content) -> bool:
 
 
 def _join(first: Content, second: Content) -> Content:
-    return first.with_parts((*first.parts, *second.parts))
+    return replace(first, parts=(*first.parts, *second.parts))

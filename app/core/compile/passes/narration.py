@@ -18,7 +18,7 @@ google-adk), thoughts are told only with ``foreign_thoughts``.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from app.core.canonical import Json
@@ -36,6 +36,7 @@ from app.core.contents import (
     Segment,
     Text,
 )
+from app.core.copying import replace
 from app.core.events import USER, Event, Events
 from app.core.ranges import contains
 

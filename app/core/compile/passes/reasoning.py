@@ -19,7 +19,6 @@ merged turns, because the chain counts what was put between them.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from app.core.compile.edits import newest_edit
@@ -27,6 +26,7 @@ from app.core.compile.inputs import CompileInput, Report, Thoughts
 from app.core.compile.instruction import system_text
 from app.core.compile.render import tools_text, with_emitted_ids
 from app.core.contents import Content, Contents, FunctionCall, PlacedPart
+from app.core.copying import replace
 from app.core.fingerprint import Chain, head_of
 
 #: Formats of models that bind nothing.

@@ -17,7 +17,7 @@ reported. Under ``adk`` the rules are ADK's (``spec/ADK.md`` B.8).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from app.core.compile.adk.pairing import pair as adk_pair
@@ -33,6 +33,7 @@ from app.core.contents import (
     Segment,
     Text,
 )
+from app.core.copying import replace
 from app.core.events import Event, Events, Owner
 
 _CALLS: Final = (FunctionCall,)

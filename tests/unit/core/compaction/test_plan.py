@@ -1,11 +1,10 @@
 """Planning: what is folded, at which moment, and why nothing is."""
 
-from dataclasses import replace
-
 import pytest
 
 from app.core.compaction.facts import Refusal
 from app.core.compaction.plan import Nothing, Plan, RangeRequest
+from app.core.copying import replace
 from app.core.lanes import Lane
 from app.core.ranges import contains
 from tests.builders import (

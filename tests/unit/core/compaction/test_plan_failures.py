@@ -7,7 +7,6 @@ ids. Every ``U`` begins an invocation.
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -16,6 +15,7 @@ from app.core.compaction.plan import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy
 from app.core.compaction.view import PlanView
 from app.core.contents import Part
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.ranges import contains
 from tests.builders import call_part, model, response, response_part, thought, user

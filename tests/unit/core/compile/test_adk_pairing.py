@@ -1,12 +1,12 @@
 """Pairing and masking as google-adk does it; `tests/differential` compares with google-adk."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from app.core.compile.adk.mask import mask
 from app.core.compile.adk.pairing import pair
 from app.core.compile.inputs import CompileInput, CompileOptions, Report
 from app.core.contents import FunctionCall, FunctionResponse, Part, Segment, Text
+from app.core.copying import replace
 from app.core.events import Event, Events
 from app.core.lanes import Reader
 from app.core.resolve import Log

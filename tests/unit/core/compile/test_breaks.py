@@ -1,7 +1,6 @@
 """Why a reply no longer stands on the request that it answered."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from app.core.compile.breaks import (
 )
 from app.core.compile.inputs import CompileResult
 from app.core.compile.pipeline import run_pipeline
+from app.core.copying import replace
 from app.core.events import Event, Marker
 from app.core.index import resolve
 from app.core.lanes import Reader

@@ -1,6 +1,6 @@
 """Breakpoints: where they stand for which model, and what they leave alone."""
 
-from dataclasses import replace
+from app.core.copying import replace
 from typing import Any
 
 import pytest

@@ -1,13 +1,12 @@
 """What a provider takes of media: only so many in a request, only so large ones."""
 
-from dataclasses import replace
-
 import pytest
 
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.render import request_fields
 from app.core.contents import FunctionResponse, InlineData, Text
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.resolve import Log
 from app.formats.bedrock import BEDROCK, validate

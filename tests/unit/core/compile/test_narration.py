@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -7,6 +6,7 @@ from app.core.compile.inputs import CompileInput, CompileOptions, Preset, Report
 from app.core.compile.passes.narration import PREAMBLE, narration
 from app.core.compile.quoting import BEGIN_QUOTED, ELIDED_MARKER, END_QUOTED
 from app.core.contents import FunctionResponse, Opaque, Segment, Text
+from app.core.copying import replace
 from app.core.events import Event, Events
 from app.core.lanes import Reader
 from app.formats import FORMATS
@@ -32,7 +32,7 @@ def narrated(
     *events: Event, agent: str = "bot", report: Report | None = None, **options: object
 ) -> Events:
     done = log(*events)
-    chosen = replace(CompileOptions(reader=Reader(agent=agent)), **options)  # type: ignore[arg-type]
+    chosen = replace(CompileOptions(reader=Reader(agent=agent)), **options)
     inputs = CompileInput(
         options=chosen,
         format=FORMATS["native"],

@@ -1,6 +1,6 @@
 """What a request will take: the provider's last word on what stands, our count of the rest."""
 
-from dataclasses import replace
+from app.core.copying import replace
 from typing import Any, Final
 
 import pytest

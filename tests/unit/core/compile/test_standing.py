@@ -1,6 +1,6 @@
 """How much of the request before still stands: what the provider should have in its cache."""
 
-from dataclasses import replace
+from app.core.copying import replace
 
 from app.core.compile.breaks import Break
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult

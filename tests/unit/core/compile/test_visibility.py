@@ -1,11 +1,10 @@
-from dataclasses import replace
-
 import pytest
 
 from app.core.compile.inputs import CompileInput, CompileOptions, Preset, Report
 from app.core.compile.passes.compaction_mask import compaction_mask
 from app.core.compile.passes.visibility import visibility
 from app.core.contents import Opaque, Text
+from app.core.copying import replace
 from app.core.events import Events, Fold
 from app.core.lanes import Lane, Reader
 from app.core.resolve import Log
@@ -42,7 +41,7 @@ def inputs_for(done: Log, options: CompileOptions) -> CompileInput:
 
 
 def visible(done: Log, reader: Reader = BOT, **options: object) -> Events:
-    chosen = replace(CompileOptions(reader=reader), **options)  # type: ignore[arg-type]
+    chosen = replace(CompileOptions(reader=reader), **options)
     return visibility(done.events, inputs_for(done, chosen), Report())
 
 
