@@ -178,4 +178,6 @@ def responses(parts: Iterable[Part]) -> tuple[FunctionResponse, ...]:
 
 def is_blank(part: Part) -> bool:
     """Tell whether the part is text of nothing but white space, without a signature."""
-    return isinstance(part, Text) and not part.signature and not part.text.strip()
+    # Not by `strip`, which would copy it.
+    is_white = isinstance(part, Text) and (not part.text or part.text.isspace())
+    return is_white and not part.signature

@@ -18,6 +18,7 @@ Checked against the SDK's request types (google-genai) on 2026-11-29.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -53,6 +54,8 @@ __all__ = ["GEMINI", "Gemini", "convert_item", "validate"]
 JsonObject: TypeAlias = dict[str, Json]
 
 _PROVIDER: Final = "gemini"
+#: Tools have few names, and are called often.
+_KEPT_NAMES: Final = 1024
 
 # ---------------------------------------------------------------------------------------- inbound
 
@@ -277,7 +280,8 @@ class Gemini:
     ) -> dict[str, str]:
         """Return ``contents``, ``system_instruction``, ``tools`` and ``cached_content``."""
         del model  # It is part of the URL.
-        body = {"contents": json_array(_content(content) for content in contents if content.parts)}
+        said = [_content(content) for content in contents if content.parts]
+        body = {"contents": json_array(said)}
         if system:
             body["system_instruction"] = f'{{"parts":[{{"text":{json_string(system)}}}]}}'
         if tools not in ("", "[]"):
@@ -291,8 +295,8 @@ GEMINI: Final = Gemini()
 
 
 def _content(content: RenderedContent) -> str:
-    parts = json_array(part.text for part in content.parts)
-    return f'{{"role":"{content.role}","parts":{parts}}}'
+    parts = ",".join([part.text for part in content.parts])
+    return f'{{"role":"{content.role}","parts":[{parts}]}}'
 
 
 def _is_ours(part: Text) -> bool:
@@ -345,10 +349,15 @@ def _response(part: FunctionResponse) -> str:
 
 def _named(part: FunctionCall | FunctionResponse) -> str:
     """Return the members that call and result have alike."""
-    is_fit = NAME.fullmatch(part.name)
-    name = part.name if is_fit else fit_identifier(f"_{part.name}", limit=MAX_NAME_LENGTH)
-    text = f'"name":{json_string(name)}'
-    return text if part.id is None else f'"id":{json_string(part.id)},{text}'
+    name = _name(part.name)
+    return name if part.id is None else f'"id":{json_string(part.id)},{name}'
+
+
+@lru_cache(_KEPT_NAMES)
+def _name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        name = fit_identifier(f"_{name}", limit=MAX_NAME_LENGTH)
+    return f'"name":{json_string(name)}'
 
 
 def _result(part: FunctionResponse) -> str:

@@ -42,7 +42,8 @@ def lower(events: Events, inputs: CompileInput, report: Report) -> Contents:
 
 def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Content]:
     segment = event.segment
-    if segment is Segment.HISTORY and contains(inputs.index.pinned, event.seq):
+    pinned = inputs.index.pinned
+    if pinned and segment is Segment.HISTORY and contains(pinned, event.seq):
         segment = Segment.PINS
     # google-adk sends each event as one content, in the event's role.
     own_role: Role = "model" if event.has_model_role else "user"

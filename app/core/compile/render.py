@@ -322,7 +322,7 @@ def _with_id(part: FunctionCall | FunctionResponse, call_id: str | None) -> Part
 
 def _has_tools(content: Content) -> bool:
     for placed in content.parts:  # noqa: SIM110  a third of the time of `any`
-        if isinstance(placed.part, TOOL_PARTS):
+        if type(placed.part) in TOOL_PARTS:
             return True
     return False
 

@@ -94,7 +94,10 @@ def _nudged(contents: Contents, previous: Content | None, report: Report) -> Con
 
 
 def _is_ephemeral(content: Content) -> bool:
-    return all(placed.ephemeral for placed in content.parts)
+    for placed in content.parts:  # noqa: SIM110  a third of the time of `all`
+        if not placed.ephemeral:
+            return False
+    return True
 
 
 def _is_one_turn(first: Content, second: Content) -> bool:
