@@ -34,7 +34,6 @@ from app.core.contents import (
     Role,
     Text,
 )
-from app.core.copying import replace
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.anthropic_rules import (
     IMAGE_TYPES,

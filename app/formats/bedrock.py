@@ -45,7 +45,6 @@ from app.core.contents import (
     Role,
     Text,
 )
-from app.core.copying import replace
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.bedrock_rules import (
     FORMATS_BY_KIND,

@@ -37,7 +37,6 @@ from app.core.contents import (
     Role,
     Text,
 )
-from app.core.copying import replace
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.fields import (
     json_array,

@@ -1,12 +1,12 @@
 """What the formats say in words for what a provider has no place for, and of whom."""
 
-from app.core.copying import replace
 from itertools import groupby
 from typing import TypeAlias
 
 from app.core.canonical import Json
 from app.core.compile.inputs import Format, RenderedContent
 from app.core.contents import CodeExecutionResult, ExecutableCode, FileData, InlineData
+from app.core.copying import replace
 
 JsonObject: TypeAlias = dict[str, Json]
 

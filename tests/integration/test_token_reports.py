@@ -1,12 +1,12 @@
 """Requests that were compiled lately, and what reports of them taught: once, never overwritten."""
 
 import asyncio
-from app.core.copying import replace
 from uuid import UUID, uuid4
 
 import pytest
 
 from app.core.calibration import Learnt
+from app.core.copying import replace
 from app.ports import CompiledRequest, SessionKey
 from app.storage.database import PgDatabase, fetch
 from app.storage.token_reports import PgTokenReports

@@ -1,6 +1,5 @@
 """Breakpoints: where they stand for which model, and what they leave alone."""
 
-from app.core.copying import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from app.core.compile.inputs import (
 )
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.render import request_fields
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.json_text import parse_json
 from app.core.lanes import Reader

@@ -1,6 +1,5 @@
 """What a request will take: the provider's last word on what stands, our count of the rest."""
 
-from app.core.copying import replace
 from typing import Any, Final
 
 import pytest
@@ -9,6 +8,7 @@ from app.core.calibration import Calibration
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.projection import Projection, count_result, newest_report, project, scaled
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.resolve import Log
 from app.formats import FORMATS

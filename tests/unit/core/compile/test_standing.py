@@ -1,7 +1,5 @@
 """How much of the request before still stands: what the provider should have in its cache."""
 
-from app.core.copying import replace
-
 from app.core.compile.breaks import Break
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.pipeline import run_pipeline
@@ -12,6 +10,7 @@ from app.core.compile.standing import (
     broken_standing,
     whole_standing,
 )
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.resolve import Log
 from app.formats import FORMATS
