@@ -33,7 +33,8 @@ _COPY_EVENTS: Final[LiteralString] = """
         e.session_uid, n, 'e' || (n - 1), e.kind, e.lane, e.author, 'i' || ((n - 1) / $2),
         e.event_at + n, e.tokens,
         replace(e.raw, '"id": "e' || (e.seq - 1) || '"', '"id": "e' || (n - 1) || '"'),
-        e.source_format, e.item_part, e.body_hash, e.derived, e.derived_version, e.resolved,
+        e.source_format, e.item_part, e.body_hash,
+        replace(e.derived, '58-' || (e.seq - 1), '58-' || (n - 1)), e.derived_version, e.resolved,
         CASE WHEN e.owner_seqs IS NULL THEN NULL ELSE ARRAY[n - 1] END
     FROM generate_series($3::bigint, $4::bigint) AS n
     JOIN events AS e ON e.session_uid = $1 AND e.seq = 1 + (n - 1) % $2
