@@ -255,7 +255,7 @@ class _Compiled:
         yield from self._figures()
         if self._wants_explain:
             yield ""
-            rows = explain(self._log.events, self._log.index, self._trace, self._result)
+            rows = explain(self._log.events, self._inputs, self._trace, self._result)
             yield _fates(rows, self._log.events)
 
     def _heading(self) -> Iterator[str]:

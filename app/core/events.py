@@ -356,3 +356,8 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 Events: TypeAlias = tuple[Event, ...]
+
+
+def markers_of(events: Events) -> list[tuple[int, Marker]]:
+    """Return the markers among the events, by seq."""
+    return [(event.seq, event.marker) for event in events if event.marker is not None]

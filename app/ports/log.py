@@ -10,6 +10,7 @@ from app.core.calibration import Learnt
 from app.core.canonical import Json
 from app.core.compaction.due import Counters
 from app.core.compile.explicit_cache import CacheRecord
+from app.core.compile.trace import EventTrace
 from app.core.events import Event, Marker
 from app.core.index import Index
 from app.core.invocations import InvocationFacts, Newest
@@ -304,10 +305,22 @@ class EventLog(Protocol):
         *,
         reader: Reader = ANYONE,
     ) -> LogRead | None:
-        """Read every event up to a position: what ``explain`` and the tests compare with.
+        """Read every event up to a position: what expanding and the tests compare with.
 
         The reader is only asked for the arguments that opened its scope.
         """
+
+    async def read_unread(
+        self,
+        connection: Connection,
+        key: SessionKey,
+        reader: Reader,
+        read: LogRead,
+        *,
+        up_to_seq: int,
+    ) -> Sequence[EventTrace]:
+        """Return what became of the events up to a seq that a read left out, and of all markers,
+        without reading them: neighbours that are gone alike in one row, in any order."""
 
     async def heads(
         self, connection: Connection, uids: Sequence[UUID]

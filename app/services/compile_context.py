@@ -6,7 +6,7 @@ Compile itself appends nothing; events that came with the request are appended b
 service that appends.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -29,7 +29,7 @@ from app.core.compile.standing import (
     broken_standing,
     whole_standing,
 )
-from app.core.compile.trace import PassTrace, explain
+from app.core.compile.trace import EventTrace, PassTrace, explain
 from app.core.compile.verify import verify
 from app.core.copying import replace
 from app.core.errors import (
@@ -38,7 +38,7 @@ from app.core.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from app.core.events import Activation, Events
+from app.core.events import Activation, Events, markers_of
 from app.core.index import fold_statuses, resolve
 from app.core.ranges import FOREVER
 from app.core.resolve import Log
@@ -51,7 +51,6 @@ from app.services.read_for_compile import (
     ReadForCompile,
     beyond_head,
     expanded,
-    markers_of,
     position_of,
     up_to,
 )
@@ -82,6 +81,8 @@ class _Run:
     projection: Projection
     standing: Standing
     lifecycle: Lifecycle | None = None
+    #: What was not read, for an explanation.
+    unread: Sequence[EventTrace] = ()
 
 
 class CompileContext:
@@ -167,6 +168,7 @@ class CompileContext:
             projection=run.projection,
             standing=run.standing,
             lifecycle=run.lifecycle,
+            unread=run.unread,
         )
         beside = run.read.beside
         return replace(
@@ -294,6 +296,11 @@ class CompileContext:
         lifecycle = self._caches.plan(
             inputs, result, counted, read.events, records=records, given=given
         )
+        unread: Sequence[EventTrace] = ()
+        if request.wants_explain and len(read.events) < inputs.compiled_seq:
+            unread = await self._log.read_unread(
+                connection, key, request.options.reader, read, up_to_seq=inputs.compiled_seq
+            )
         return _Run(
             read=read,
             given=given,
@@ -303,6 +310,7 @@ class CompileContext:
             projection=projection,
             standing=standing,
             lifecycle=lifecycle,
+            unread=unread,
         )
 
     async def _go_on(
@@ -510,11 +518,12 @@ class CompileContext:
         projection: Projection,
         standing: Standing,
         lifecycle: Lifecycle | None,
+        unread: Sequence[EventTrace] = (),
     ) -> Compiled:
         base_count = base_count_of(result, request.base_fingerprint)
         explained = None
         if observer.trace is not None:
-            explained = explain(events, inputs.index, observer.trace, result)
+            explained = explain(events, inputs, observer.trace, result, unread=unread)
         segment: Mapping[str, str] | None = None
         if lifecycle is not None and lifecycle.is_split:
             body = request_after(result, request.format, request.options, lifecycle)

@@ -8,7 +8,7 @@ from typing import Final
 
 from app.core.copying import replace
 from app.core.errors import InvalidInputError, NotYetVisibleError, SessionNotFoundError
-from app.core.events import Elision, Events, Fold, Marker, Undo
+from app.core.events import Elision, Fold, Marker, Undo, markers_of
 from app.core.index import Index, resolve
 from app.core.ranges import FOREVER
 from app.core.resolve import Log
@@ -59,8 +59,8 @@ class ReadForCompile:
         before: ReadBefore | None,
     ) -> LogRead:
         reader = request.options.reader
-        # What an expanded fold masks, and what an explanation tells of, is not among the live.
-        if request.wants_explain or request.options.expand:
+        # What an expanded fold masks is not among the live.
+        if request.options.expand:
             read = await self._log.read_all(connection, key, request.as_of_seq, reader=reader)
         elif request.as_of_seq is not None:
             read = await self._log.read_at(connection, key, reader, request.as_of_seq)
@@ -102,11 +102,6 @@ def position_of(request: CompileRequest, read: LogRead) -> int:
 def beyond_head(head_seq: int) -> InvalidInputError:
     """Return the error of a position after the head."""
     return InvalidInputError(f"the head is at {head_seq}", pointer="/as_of_seq")
-
-
-def markers_of(events: Events) -> list[tuple[int, Marker]]:
-    """Return the markers among the events, by seq."""
-    return [(event.seq, event.marker) for event in events if event.marker is not None]
 
 
 def up_to(events: Log, as_of_seq: int) -> Log:

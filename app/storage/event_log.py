@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.canonical import clean_text
 from app.core.compile.explicit_cache import CacheRecord
+from app.core.compile.trace import EventTrace
 from app.core.errors import StorageError
 from app.core.events import Fold, Marker
 from app.core.index import Index
@@ -49,6 +50,7 @@ from app.storage.insert_events import append_at, insert
 from app.storage.live_read import VISIBLE_LANES
 from app.storage.log_head import read_head
 from app.storage.markers import logged_markers
+from app.storage.unread import read_unread
 
 COUNTERS: Final = PgCompactionCounters()
 
@@ -172,6 +174,17 @@ class PgEventLog:
             markers=await logged_markers(connection, key, as_of_seq),
             derive=self._derive,
         )
+
+    async def read_unread(
+        self,
+        connection: AsyncConnection,
+        key: SessionKey,
+        reader: Reader,
+        read: LogRead,
+        *,
+        up_to_seq: int,
+    ) -> Sequence[EventTrace]:
+        return await read_unread(connection, key, reader, read, up_to_seq=up_to_seq)
 
     async def heads(
         self, connection: AsyncConnection, uids: Sequence[UUID]

@@ -456,12 +456,12 @@ class InputsAnswer(AnswerModel):
 
 
 class ExplainedEvent(AnswerModel):
-    """What became of an event, or of a span of masked ones."""
+    """What became of an event, or of a span of masked, rewound or hidden ones."""
 
     seq: int | None = None
     """Of a single event."""
     from_seq: int | None = None
-    """Of a span of masked ones."""
+    """Of a span."""
     to_seq: int | None = None
     """Its end."""
     id: str | None = None

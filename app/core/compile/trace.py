@@ -2,16 +2,19 @@
 
 The pipeline's observer notes which events each pass gave; what a pass did is the difference. So a
 pass can drop nothing without the trace being able to say so, and no pass knows that it is watched.
+
+What nobody read for the compile is told in spans: of a long log that is nearly all of it, and its
+bodies stay where they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from app.core.compile.inputs import CompileResult
+from app.core.compile.inputs import CompileInput, CompileResult
 from app.core.contents import Content, Contents
-from app.core.events import Event, Events, Rewind
-from app.core.index import Index, effective_markers
+from app.core.events import Event, Events, Marker, Rewind, markers_of
+from app.core.index import effective_markers
 
 Action: TypeAlias = Literal[
     "kept",
@@ -31,7 +34,10 @@ _ACTION_OF_PASS: Final[Mapping[str, Action]] = {
     "visibility": "hidden",
     "compaction_mask": "masked",
 }
-
+#: The pass that takes away what nobody read, by what is said of it.
+PASS_OF_ACTION: Final[Mapping[Action, str]] = {
+    action: name for name, action in _ACTION_OF_PASS.items()
+}
 
 #: Passes that leave an event where it is, and say it otherwise.
 _RETOLD: Final[Mapping[str, Action]] = {"elision": "stubbed", "narration": "narrated"}
@@ -48,7 +54,7 @@ _PASS_OF_REPAIR: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTrace:
-    """One event, or one span of masked ones (``to_seq`` beyond ``from_seq``)."""
+    """One event, or one span of those that are gone alike (``to_seq`` beyond ``from_seq``)."""
 
     from_seq: int
     to_seq: int
@@ -79,9 +85,23 @@ class PassTrace:
 
 
 def explain(
-    events: Events, index: Index, trace: PassTrace, result: CompileResult
+    events: Events,
+    inputs: CompileInput,
+    trace: PassTrace,
+    result: CompileResult,
+    *,
+    unread: Sequence[EventTrace] = (),
 ) -> tuple[EventTrace, ...]:
-    """Return what became of every event that was read, by seq; masked neighbours in one row."""
+    """Return what became of every event, by seq; neighbours that are gone alike in one row.
+
+    Args:
+        events: that were read.
+        inputs: of the compile.
+        trace: of the compile.
+        result: what came of it.
+        unread: rows of all that is not among the events, and of all markers; empty where everything
+            was read.
+    """
     outcome = _Outcome(
         blocks=_blocks(result.contents),
         repaired={
@@ -89,11 +109,12 @@ def explain(
             for repair in reversed(result.repairs)
             if repair.rule in _PASS_OF_REPAIR
         },
-        rewinds=_rewinds(events),
+        rewinds=rewinds_in_effect(markers_of(events)),
     )
+    told = {event.seq: _row(event, inputs, trace, outcome) for event in events}
+    beside = (row for row in unread if row.from_seq not in told)
     rows: list[EventTrace] = []
-    for event in events:
-        row = _row(event, index, trace, outcome)
+    for row in sorted((*told.values(), *beside), key=lambda row: row.from_seq):
         if rows and _is_one_span(rows[-1], row):
             rows[-1] = _joined(rows[-1], row)
         else:
@@ -113,7 +134,8 @@ class _Outcome:
     rewinds: Sequence[tuple[int, int]]
 
 
-def _row(event: Event, index: Index, trace: PassTrace, outcome: _Outcome) -> EventTrace:
+def _row(event: Event, inputs: CompileInput, trace: PassTrace, outcome: _Outcome) -> EventTrace:
+    index = inputs.index
     block, is_shared = outcome.blocks.get(event.seq, (None, False))
     changed_by, is_gone = _changed_by(event, trace)
     action: Action = "merged" if is_shared else "kept"
@@ -121,6 +143,10 @@ def _row(event: Event, index: Index, trace: PassTrace, outcome: _Outcome) -> Eve
     if event.marker is not None:
         action, changed_by = "marker", None
     elif is_gone:
+        if changed_by == "visibility" and inputs.options.reader.sees(event.lane):
+            # Nothing is in it for a model to read; where it is folded, that is what it is.
+            is_folded = index.fold_of(event.seq) is not None
+            changed_by = "compaction_mask" if is_folded else changed_by
         action = _ACTION_OF_PASS.get(changed_by or "", "dropped")
         if action == "masked":
             by_seq = index.fold_of(event.seq)
@@ -162,10 +188,9 @@ def _changed_by(event: Event, trace: PassTrace) -> tuple[str | None, bool]:
     return retold, False
 
 
-def _rewinds(events: Events) -> list[tuple[int, int]]:
+def rewinds_in_effect(markers: Sequence[tuple[int, Marker]]) -> list[tuple[int, int]]:
     """Return ``(marker seq, first undone seq)`` of the rewinds that have an effect, newest
     first."""
-    markers = [(event.seq, event.marker) for event in events if event.marker is not None]
     effective = effective_markers(markers)
     return [
         (seq, marker.from_seq)
@@ -185,7 +210,7 @@ def _blocks(contents: Iterable[Content]) -> dict[int, tuple[int, bool]]:
 
 
 def _is_one_span(row: EventTrace, following: EventTrace) -> bool:
-    return row.action == "masked" and (row.action, row.by_seq, row.to_seq + 1) == (
+    return row.action in PASS_OF_ACTION and (row.action, row.by_seq, row.to_seq + 1) == (
         following.action,
         following.by_seq,
         following.from_seq,

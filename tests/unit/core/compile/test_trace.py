@@ -29,7 +29,7 @@ def explained(*events: Event, **options: Any) -> list[EventTrace]:
     trace = PassTrace()
     inputs = inputs_of(done, **options)
     result = run_pipeline(done.events, inputs, trace)
-    return list(explain(done.events, done.index, trace, result))
+    return list(explain(done.events, inputs, trace, result))
 
 
 def told(*events: Event, **options: Any) -> list[tuple[int, str, str | None, int | None]]:
@@ -96,10 +96,9 @@ def test_of_two_rewinds_the_one_in_effect_is_named() -> None:
         user("d"),
     )
 
-    assert [(row.action, row.by_seq) for row in rows[:3]] == [
-        ("rewound", 5),
-        ("rewound", 5),
-        ("marker", None),
+    assert [(row.from_seq, row.to_seq, row.action, row.by_seq) for row in rows[:2]] == [
+        (1, 2, "rewound", 5),
+        (3, 3, "marker", None),
     ]
 
 
