@@ -16,7 +16,7 @@ RUN sed -e 's/ *\\$//' -e '/^ *--hash/d' requirements.lock > constraints.txt \
 COPY pyproject.toml README.md ./
 COPY app app
 COPY migrations migrations
-# What it was built from: `foldline --version`, and the metric foldline_build_info.
+# What it was built from: `foldline --version`, /v1/info, and the metric foldline_build_info.
 ARG REVISION=unknown
 RUN printf '%s\n' "${REVISION}" > app/REVISION
 # Without pip: what runs installs nothing.

@@ -1,11 +1,13 @@
 """Sessions, policies and keys over HTTP."""
 
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
+from app import revision
 from tests.api.conftest import Api, client_of, key_for, model, settings_for, user
 
 NEW = {"app_name": "app", "user_id": "user"}
@@ -319,6 +321,15 @@ async def test_the_service_answers_its_probes(api: Api) -> None:
     info = (await api.get("/v1/info")).json()
     assert info["schema_revision"]
     assert "gemini" in info["capabilities"]["compile_formats"]
+
+
+async def test_the_service_names_what_it_was_built_from(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert (await api.get("/v1/info")).json()["revision"] == revision()
+    (tmp_path / "REVISION").write_text("abc123\n")
+    monkeypatch.setattr("app.files", lambda _: tmp_path)
+    assert (await api.get("/v1/info")).json()["revision"] == "abc123"
 
 
 async def test_a_lost_database_makes_unready_and_answers_503() -> None:

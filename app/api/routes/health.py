@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app import __version__
+from app import __version__, revision
 from app.api.answers import json_answer
 from app.api.dependencies import ServicesHere, bearer_key, check_scope
 from app.api.schemas.fields import AnswerModel, Authorization
@@ -89,6 +89,8 @@ class InfoAnswer(AnswerModel):
 
     version: str
     """Of the service."""
+    revision: str
+    """Of the source that it was built from; `unknown` where the build did not say."""
     pipeline_version: str
     """Changes when passes give something else."""
     schema_revision: str | None
@@ -166,6 +168,7 @@ async def info(bundle: ServicesHere) -> Response:
     return json_answer(
         {
             "version": __version__,
+            "revision": revision(),
             "pipeline_version": PIPELINE_VERSION,
             "schema_revision": health.schema_revision,
             "rules_date": bundle.rules_date,
