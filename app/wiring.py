@@ -429,7 +429,9 @@ def _parts(
         ),
         fold_events=fold_events,
         recall_events=recall_events,
-        elide_events=ElideEvents(database=database, log=log, append_marker=append_marker),
+        elide_events=ElideEvents(
+            database=database, log=log, preparer=preparer, append_marker=append_marker
+        ),
         expand_events=ExpandEvents(
             database=database,
             log=log,

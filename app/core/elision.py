@@ -36,6 +36,11 @@ def elide(event: Event, index: Index) -> Event:
     return replace(event, parts=parts, part_tokens=_tokens(event, parts))
 
 
+def leaves_out(parts: Sequence[Part], seq: int, keep_chars: int) -> bool:
+    """Tell whether an elision would change anything of an event with these parts."""
+    return any(stub(part, seq, keep_chars) is not part for part in parts)
+
+
 def stub(part: Part, seq: int, keep_chars: int) -> Part:
     """Return what stands for a part of the event at this seq, the part itself if nothing shorter
     can."""

@@ -1,14 +1,19 @@
 """Elide: read events as stubs from now on, and undo it."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.core.errors import EventNotFoundError, SessionNotFoundError
+from app.core.elision import leaves_out
+from app.core.errors import EventNotFoundError, InvalidInputError, SessionNotFoundError
 from app.core.events import Elision, ElisionRequest, UndoRequest
-from app.ports import Database, EventLog, SessionKey
-from app.services.append_events import AppendResult
+from app.core.index import UNTOUCHED
+from app.core.ranges import of_seqs
+from app.ports import Database, EventFilter, EventLog, LoggedEvent, SessionKey
+from app.services.append_events import AppendResult, AppendStep
 from app.services.append_marker import AppendMarker, NewMarker
 from app.services.idempotency import IdempotentRequest
+from app.services.prepare_events import EventPreparer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +31,35 @@ class NewElision:
 class ElideEvents:
     """Leaves bodies out of what is compiled; the log keeps them."""
 
-    def __init__(self, *, database: Database, log: EventLog, append_marker: AppendMarker) -> None:
+    def __init__(
+        self,
+        *,
+        database: Database,
+        log: EventLog,
+        preparer: EventPreparer,
+        append_marker: AppendMarker,
+    ) -> None:
         self._database = database
         self._log = log
+        self._preparer = preparer
         self._append_marker = append_marker
 
     async def __call__(self, wanted: NewElision) -> AppendResult:
         """Append the elision: of all the events or none.
 
         Raises:
-            InvalidInputError: a seq is no event, or pinned.
+            InvalidInputError: a seq is no event, or pinned, or all that is there is too short to
+                be left out.
         """
+        is_shorter = await self._is_shorter(wanted)
+
+        async def check(step: AppendStep) -> None:
+            # What is a stub now may be brought back by keeping more of it.
+            index = step.session.index
+            if not is_shorter and not any(index.elision_of(seq) for seq in wanted.seqs):
+                detail = "nothing is left out: no body there is longer than what would stand for it"
+                raise InvalidInputError(detail, pointer="/seqs")
+
         return await self._append_marker(
             NewMarker(
                 key=wanted.key,
@@ -44,7 +67,27 @@ class ElideEvents:
                 pointer="/seqs",
                 expected_seq=wanted.expected_seq,
                 idempotent=wanted.idempotent,
+            ),
+            check=check,
+        )
+
+    async def _is_shorter(self, wanted: NewElision) -> bool:
+        """Tell whether a body gives way. Events never change, so no lock is needed."""
+        seqs = of_seqs(wanted.seqs)
+        named = EventFilter(seqs=seqs, limit=len(wanted.seqs))
+        async with self._database.connection() as connection:
+            events = await self._log.list_events(connection, wanted.key, named, UNTOUCHED)
+        # Beside the loop: bodies may be long.
+        return await asyncio.to_thread(self._leaves_out, events, wanted.keep_chars)
+
+    def _leaves_out(self, events: Sequence[LoggedEvent], keep_chars: int) -> bool:
+        return any(
+            leaves_out(
+                self._preparer.parsed(each.raw, each.source_format, each.item_part).parts,
+                each.seq,
+                keep_chars,
             )
+            for each in events
         )
 
     async def undo(

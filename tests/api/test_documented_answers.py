@@ -49,7 +49,7 @@ EVENTS: Final = [
     {"id": "e2", "invocation_id": "i1", "author": "a", "content": {"role": "model", "parts": [
         {"function_call": {"id": "c1", "name": "track", "args": {}}}]}},
     {"id": "e3", "invocation_id": "i1", "author": "a", "content": {"role": "user", "parts": [
-        {"function_response": {"id": "c1", "name": "track", "response": {"ok": 1}}}]}},
+        {"function_response": {"id": "c1", "name": "track", "response": {"at": "hub " * 20}}}]}},
     {"id": "e4", "invocation_id": "i1", "author": "a", "content": {"role": "model", "parts": [
         {"text": "It is held."}]}},
     {"id": "e5", "invocation_id": "i2", "author": "user", "content": "Send it on."},

@@ -123,6 +123,26 @@ async def test_what_cannot_be_elided_is_refused_whole(api: Api) -> None:
     assert await api.head_seq(path) == 5
 
 
+async def test_what_is_as_short_as_its_stub_is_not_elided(api: Api) -> None:
+    path = await session(api)
+    for body in ({"seqs": [1, 4]}, {"seqs": [2]}, {"seqs": [3], "keep_chars": 1040}):
+        answer = await api.post(f"{path}/elisions", body)
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/seqs")
+        assert "nothing is left out" in answer.json()["detail"]
+    assert await api.head_seq(path) == 4
+    # One body that gives way is enough; the short ones beside it stay as they are.
+    assert (await api.post(f"{path}/elisions", {"seqs": [1, 3]})).status_code == 201
+
+
+async def test_an_elision_that_keeps_all_brings_the_body_back(api: Api) -> None:
+    path = await session(api)
+    whole = await compiled(api, path)
+    await api.post(f"{path}/elisions", {"seqs": [3]})
+    kept = await api.post(f"{path}/elisions", {"seqs": [3], "keep_chars": len(LONG)})
+    assert kept.status_code == 201
+    assert (await compiled(api, path))["request"] == whole["request"]
+
+
 async def test_only_an_elision_is_undone_there(api: Api) -> None:
     path = await session(api)
     await api.post(f"{path}/pins", {"seqs": [1]})

@@ -82,7 +82,7 @@ class Agent:
             case "user":
                 await self._append(user(f"question {self._number}"))
             case "model":
-                await self._append({**model(f"answer {self._number} " * 5), **reply})
+                await self._append({**model(f"answer {self._number} " * 15), **reply})
             case "call":
                 await self._append({**call("t", name), **reply})
             case "result":

@@ -157,9 +157,9 @@ class Things:
             {**model("second"), "invocation_id": "i1"},
             {**call("f", "c1"), "invocation_id": "i2"},
             {**response("f", "c1"), "invocation_id": "i2"},
-            {**model("fifth"), "invocation_id": "i2"},
+            {**model("fifth " * 20), "invocation_id": "i2"},
             {**user("sixth"), "invocation_id": "i3"},
-            {**user("seventh"), "invocation_id": "i3"},
+            {**user("seventh " * 20), "invocation_id": "i3"},
         ]
         await self.api.append(path, *events)
         span = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "x"}

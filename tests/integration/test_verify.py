@@ -69,7 +69,7 @@ async def eventful(api: Api) -> str:
         path,
         user("58-1140 \u4e2d\u6587 h\u00e9llo"),
         call("track", "c1", {"order": "58-1140"}),
-        response("track", "c1", {"state": "held"}),
+        response("track", "c1", {"state": "held " * 20}),
         {**model("scoped"), "branch": "root.a", "isolation_scope": "s"},
         {**user("state"), "actions": {"state_delta": {"k": 2, "app:x": 1}}},
     )
