@@ -1,6 +1,7 @@
 """The laws of compiling, over random logs."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from app.core.compile.inputs import CompileResult
 from app.core.compile.order import is_reply
 from app.core.compile.verify import verify
+from app.core.contents import FunctionCall, FunctionResponse, Part, Segment
 from app.core.copying import replace
 from app.core.events import Elision, Event, Fold, UndoRequest
 from app.core.index import resolve
@@ -131,6 +133,86 @@ def test_nothing_of_a_lane_that_the_reader_may_not_see_is_shown(
             for event in log.events
             if event.marker is None
         )
+
+
+@given(steps(max_size=18), readers)
+def test_what_is_live_is_read_with_folds_as_without(drawn: list[Step], reader: Reader) -> None:
+    # adk-python#4667. A late result may be one in time again, when the reply that made it late is
+    # folded; of what is folded at most such a result's call is read.
+    _, log = build(drawn)
+    never = [event for event in log.events if not isinstance(event.marker, Fold)]
+    index = resolve([(e.seq, e.marker) for e in never if e.marker is not None])
+    plain = _read_by_seq(compiled(never, index, reader))
+    folded = _read_by_seq(compiled(log.events, log.index, reader))
+    answers = Counter(owner for event in never for owner in event.owners)
+    for event in never:
+        parts, before = folded.get(event.seq, []), plain.get(event.seq, [])
+        # Of several results of a call the last one in time answers.
+        is_alone = all(owner is None or answers[owner] == 1 for owner in event.owners)
+        if log.index.is_live(event.seq) and is_alone:
+            assert len(parts) == len(before)
+            assert _count(FunctionResponse, parts) >= _count(FunctionResponse, before)
+        elif event.marker is None and not log.index.is_live(event.seq):
+            assert _count(FunctionCall, parts) == len(parts)
+
+
+#: One agent's calls, of which some are closed without a result, folded, and answered late.
+folded_calls = st.lists(
+    st.builds(
+        Step,
+        kind=st.sampled_from(("user", "model", "call", "call", "result", "result", "fold", "fold")),
+        ids=st.sampled_from((("c1",), ("c2",), ("c1", "c2"), ("c2", "c3"))),
+        first=st.integers(0, 5),
+        flavour=st.sampled_from((3, 5)),
+    ),
+    max_size=14,
+)
+
+
+@given(folded_calls)
+def test_a_masked_call_is_read_where_a_live_result_answers_it_in_time(drawn: list[Step]) -> None:
+    # adk-python#4667: with the call gone the model was shown a result of nothing.
+    _, log = build(drawn)
+    read = _read_by_seq(compiled(log.events, log.index, Reader(agent="a")))
+    answers = Counter(owner for event in log.events for owner in event.owners)
+    wanted: Counter[int] = Counter()
+    # Of several results of a call the last one in time answers.
+    unsure: set[int] = set()
+    for event in log.events:
+        owners = [owner for owner in event.owners if owner is not None]
+        if not owners or not log.index.is_live(event.seq):
+            continue
+        if any(answers[owner] > 1 for owner in owners):
+            unsure.update(owner.seq for owner in owners)
+            continue
+        in_time = [owner for owner in owners if not _is_late(log, event, owner.seq)]
+        wanted.update(owner.seq for owner in in_time)
+        assert _count(FunctionResponse, read.get(event.seq, [])) == len(in_time)
+    for seq in wanted.keys() - unsure:
+        if not log.index.is_live(seq):
+            assert [type(part) for part in read[seq]] == [FunctionCall] * wanted[seq]
+
+
+def _is_late(log: Log, result: Event, call_seq: int) -> bool:
+    """Tell whether a reply that is read stands between a call and its result."""
+    response = log.events[call_seq - 1].place
+    return any(
+        event.is_model and log.index.is_live(event.seq) and event.place != response
+        for event in log.events[call_seq : result.seq - 1]
+    )
+
+
+def _read_by_seq(result: CompileResult) -> dict[int, list[Part]]:
+    read: dict[int, list[Part]] = {}
+    for content in result.contents:
+        for placed in content.parts:
+            if placed.seq is not None and placed.segment is Segment.HISTORY:
+                read.setdefault(placed.seq, []).append(placed.part)
+    return read
+
+
+def _count(kind: type, parts: list[Part]) -> int:
+    return sum(isinstance(part, kind) for part in parts)
 
 
 @given(steps(), readers, formats)
