@@ -257,6 +257,7 @@ class EventPreparer:
             raise
         notes.extend(Note(body.pointer_of(at), detail) for at, detail in parsed.notes)
         notes.extend(_temp_notes(parsed, body))
+        notes.extend(_prompt_notes(body))
         return PreparedEvent(
             event=_identified(parsed, now),
             raw=body.raw,
@@ -320,6 +321,14 @@ def _temp_notes(parsed: ParsedEvent, body: _Body) -> Iterator[Note]:
         if key.startswith(TEMP_PREFIX):
             at = body.pointer_of(pointer_to("/actions/state_delta", key))
             yield Note(at, f"{key} is never stored")
+
+
+def _prompt_notes(body: _Body) -> Iterator[Note]:
+    metadata = body.value.get("custom_metadata") if isinstance(body.value, dict) else None
+    role = metadata.get("source_role") if isinstance(metadata, dict) else None
+    if body.source_format not in (NATIVE, ADK) and isinstance(role, str):
+        detail = f"a {role} prompt in a log is read as the user's; compile takes it as `system`"
+        yield Note(body.pointer, detail)
 
 
 def body_hash(body: Json) -> bytes:

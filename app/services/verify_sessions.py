@@ -3,15 +3,17 @@
 Beside what the storage compares, the fingerprints that replies recorded are proved: what was
 compiled for a reply is compiled again, and must hash to what the reply says. The options of that
 compile are not stored, but the fingerprint's head tells format and model, and stands for tools and
-system text. A reply whose compile had options that are not known is counted as not proved. It is a
-finding only where another reply of the same reader and head was proved: then the log before it is
-another than the one that it answered, or options were changed that the head does not show.
+system text; how other agents are told of is tried out. A reply whose compile had options that are
+not known is counted as not proved. It is a finding only where another reply of the same reader and
+head was proved: then the log before it is another than the one that it answered, or it was cut for
+a budget that the caller named.
 """
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from itertools import product
+from typing import Any, Final
 from uuid import UUID
 
 from app.core.compile.inputs import CompileOptions, Format
@@ -27,6 +29,13 @@ from app.services.compiled import CompileRequest
 
 #: Sessions that are listed at a time.
 PAGE: Final = 200
+#: What a compile may have been asked for that its head does not show, the usual first.
+_OPTIONS: Final[tuple[Mapping[str, Any], ...]] = tuple(
+    {"narration": narration, "foreign_thoughts": thoughts, "include_contents": contents}
+    for contents, narration, thoughts in product(
+        ("default", "none"), ("quoted", "name", "none"), (False, True)
+    )
+)
 _MODEL_DIGITS: Final = 8
 _HEAD_DIGITS: Final = 24
 
@@ -130,19 +139,31 @@ class VerifySessions:
         if found is None:
             return None
         format_name, model = found
-        request = CompileRequest(
-            options=CompileOptions(
-                reader=Reader(
-                    agent=reply.author,
-                    branch=reply.lane.branch,
-                    isolation_scope=reply.lane.isolation_scope,
-                ),
-                model=model,
+        options = CompileOptions(
+            reader=Reader(
+                agent=reply.author,
+                branch=reply.lane.branch,
+                isolation_scope=reply.lane.isolation_scope,
             ),
-            format=self._formats[format_name],
-            as_of_seq=reply.compiled_seq,
-            is_sent=False,
+            model=model,
         )
+        outcomes: list[bool | None] = []
+        for changes in _OPTIONS:
+            request = CompileRequest(
+                options=replace(options, **changes),
+                format=self._formats[format_name],
+                as_of_seq=reply.compiled_seq,
+                is_sent=False,
+            )
+            outcomes.append(await self._hashes_to(key, request, reply.fingerprint))
+            if outcomes[-1]:
+                return True
+        return None if None in outcomes else False
+
+    async def _hashes_to(
+        self, key: SessionKey, request: CompileRequest, fingerprint: str
+    ) -> bool | None:
+        """Tell whether a compile has this fingerprint; None: that depends on more than is known."""
         try:
             compiled = await self._compile(key, request)
         except StorageError:
@@ -150,10 +171,10 @@ class VerifySessions:
         except FoldlineError:
             return None
         result = compiled.result
-        chain = Chain(start_of(reply.fingerprint))
+        chain = Chain(start_of(fingerprint))
         for role, part in chained_parts(result.rendered):
             chain.add(role, part.text)
-        if chain.value == reply.fingerprint:
+        if chain.value == fingerprint:
             return True
         counts = result.reasoning
         # What was cut, and which thinking stood, depends on tools and system text.

@@ -210,6 +210,30 @@ async def test_a_rewind_of_the_newest_reply_is_the_break_if_what_it_stood_on_wen
     assert found["shared_prefix_tokens"] > 0
 
 
+async def test_a_request_that_is_put_together_is_valid_once_old_markers_are_off(api: Api) -> None:
+    path = await api.session()
+    options = {"agent": "agent", "format": "anthropic", "model": "claude-sonnet-5"}
+    options |= {"system": "Be brief. " * 900}
+    held: list[dict[str, Any]] = []
+    fingerprint = None
+    for turn in range(7):
+        await api.append(path, user(f"{turn} " + "and so on, " * 1500, invocation_id=f"i{turn}"))
+        answer = await compiled(api, path, **options, base_fingerprint=fingerprint)
+        assert ("markers_move" in answer["warnings"]) == bool(turn)
+        for message in held:
+            for block in message["content"]:
+                block.pop("cache_control", None)
+        held += answer["request"]["messages"]
+        whole = await compiled(api, path, **options)
+        request = {**whole["request"], "messages": held}
+        checked = {"format": "anthropic", "model": "claude-sonnet-5", "request": request}
+        assert (await api.post("/v1/validate", checked)).json()["violations"] == []
+        assert "cache_control" in held[-1]["content"][-1]
+        fingerprint = whole["fingerprint"]
+        recorded = {"compiled_seq": whole["compiled_seq"], "compiled_fingerprint": fingerprint}
+        await api.append(path, model("yes", **recorded))
+
+
 async def test_changed_options_are_named_as_the_break(api: Api) -> None:
     path = await talk(api)
     await reply_to(api, path, system="Be brief.")

@@ -60,6 +60,32 @@ async def reply(api: Api, path: str, text: str, **fields: Any) -> dict[str, Any]
     return recorded
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"narration": "name"},
+        {"narration": "none"},
+        {"foreign_thoughts": True},
+        {"include_contents": "none"},
+    ],
+)
+async def test_options_that_the_head_does_not_show_are_no_damage(
+    api: Api, url: str, options: dict[str, Any]
+) -> None:
+    path = await api.session()
+    await api.append(path, user("Where is it?", invocation_id="i1"))
+    await reply(api, path, "Which one?", **options)
+    thought = {"role": "model", "parts": [{"text": "hm", "thought": True}, {"text": "Noted."}]}
+    await api.append(path, user("58-1140"), {"author": "other", "content": thought})
+    await reply(api, path, "It is held.", **options)
+    await api.append(path, user("Thank you."))
+    await reply(api, path, "You are welcome.", **options)
+
+    (report,) = (await reports(url)).values()
+
+    assert (kinds(report), report.replies_proved) == (set(), 3)
+
+
 async def eventful(api: Api) -> str:
     """A session in which everything happened once."""
     path = await api.session(user_id="one-with-state", state={"k": 1, "user:n": 2})
