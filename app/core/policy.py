@@ -154,7 +154,7 @@ def _group(checks: Mapping[str, Check], *needed: str) -> Check:
 _INTERVAL: Final = ("compaction_interval", "overlap_size")
 _THRESHOLD: Final = ("token_threshold", "event_retention_size")
 
-_SHARED: Final[Mapping[str, Check]] = {
+SHARED_KEYS: Final[Mapping[str, Check]] = {
     "fanout": _integer(2),
     "pin_first": _integer(0),
     "activation": _one_of("immediate", "staged"),
@@ -162,7 +162,7 @@ _SHARED: Final[Mapping[str, Check]] = {
     "context_window": _integer(1),
 }
 _CHECKS: Final[Mapping[str, Check]] = {
-    **_SHARED,
+    **SHARED_KEYS,
     "compaction_interval": _integer(1),
     "overlap_size": _integer(0),
     "token_threshold": _integer(1),
@@ -174,7 +174,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "trigger_ratio": _number(0, 1),
 }
 _TRIGGERS: Final = ("preserve_recent", "summary_ratio", "trigger_ratio")
-_OWN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+STRATEGY_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "none": (),
     "interval": _INTERVAL,
     "threshold": _THRESHOLD,
@@ -194,10 +194,10 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 def _compaction(value: Json, pointer: str) -> None:
     members = _object(value, pointer)
     strategy = members.get("strategy", "auto")
-    _one_of(*_OWN_KEYS)(strategy, pointer + "/strategy")
+    _one_of(*STRATEGY_KEYS)(strategy, pointer + "/strategy")
     assert isinstance(strategy, str)
-    allowed = {**({} if strategy == "none" else _SHARED), "strategy": _text}
-    allowed |= {key: _CHECKS[key] for key in _OWN_KEYS[strategy]}
+    allowed = {**({} if strategy == "none" else SHARED_KEYS), "strategy": _text}
+    allowed |= {key: _CHECKS[key] for key in STRATEGY_KEYS[strategy]}
     for key in members:
         if key in _CHECKS and key not in allowed:
             raise InvalidInputError(
@@ -217,7 +217,7 @@ def _offload(value: Json, pointer: str) -> None:
         _group(checks, "threshold_tokens")(value, pointer)
 
 
-_SUMMARIZER: Final[Mapping[str, Check]] = {
+SUMMARIZER_KEYS: Final[Mapping[str, Check]] = {
     "kind": _one_of("extractive", "openai", "openai_responses", "anthropic", "gemini", "none"),
     "model": _text,
     "prompt": _text,
@@ -229,7 +229,7 @@ _SUMMARIZER: Final[Mapping[str, Check]] = {
 
 _POLICY: Final[Mapping[str, Check]] = {
     "compaction": _compaction,
-    "summarizer": _group(_SUMMARIZER),
+    "summarizer": _group(SUMMARIZER_KEYS),
     "offload": _offload,
     "pins": _group({"max_tokens": _integer(0)}),
 }

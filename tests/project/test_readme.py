@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 from app.api.errors import CODES, STATUSES, UnsupportedMediaTypeError, status_of
 from app.cli.__main__ import COMMANDS
 from app.cli.service_process import running_service
-from app.core import errors
+from app.core import errors, policy
 from app.core.compaction.summary import Rejection
 from app.settings import PREFIX, SECRET_FIELDS, Settings
 from tests.benchmarks.survival import KIT_HEADER, OWN_HEADER, OWN_SETS, kit_rows
@@ -119,6 +119,26 @@ def test_every_setting_is_documented_with_its_meaning(pytestconfig: pytest.Confi
     assert shown == rows
     for name in SECRET_FIELDS:
         assert f"`{PREFIX}{name.upper()}_FILE`" in TEXT
+
+
+def test_every_key_of_a_policy_is_documented_with_who_uses_it() -> None:
+    strategies = set(policy.STRATEGY_KEYS)
+    who_uses = {key: strategies - {"none"} for key in policy.SHARED_KEYS}
+    for strategy, keys in policy.STRATEGY_KEYS.items():
+        for key in keys:
+            who_uses.setdefault(key, set()).add(strategy)
+    rows = re.findall(
+        r"^\| `(\w+)` \| [^|]+ \| ?([^|]*)\| [^|]+ \|$", _section("Folded by policy"), re.MULTILINE
+    )
+    told = {key: set(re.findall(r"`(\w+)`", who)) for key, who in rows}
+    wanted = who_uses | {"strategy": set()}
+    assert told == {
+        # "all but `none`"
+        key: {"none"} if who == strategies - {"none"} else who
+        for key, who in wanted.items()
+    }
+    summarizer = TEXT[TEXT.index("`summarizer` has ") : TEXT.index("`pins` has")]
+    assert set(re.findall(r"`(\w+)`", summarizer)) == {"summarizer", *policy.SUMMARIZER_KEYS}
 
 
 def _kinds(kind: type[errors.FoldlineError]) -> Iterator[type[errors.FoldlineError]]:
