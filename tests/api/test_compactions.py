@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.api.conftest import Api, call, client_of, key_for, model, response, settings_for, user
+from tests.fakes.canaries import ENGLISH, surviving
 
 pytestmark = pytest.mark.commits
 
@@ -480,6 +481,30 @@ async def test_an_open_call_stays_out_of_a_fold(working: Api) -> None:
 
 
 # Jobs
+
+
+async def test_what_a_small_section_leaves_out_is_still_found(working: Api) -> None:
+    told = [one for one in ENGLISH if one.kind in ("fact", "state", "preference")]
+    path = await working.session(policy={"compaction": {"strategy": "none"}})
+    said = [event for one in told for event in (user(one.text), model(TEXT))]
+    await working.append(path, *said)
+    body = {
+        "mode": "range",
+        "from_seq": 1,
+        "to_seq": len(said),
+        "summarizer": {"kind": "extractive", "max_output_tokens": 200},
+        "wait_ms": 30_000,
+    }
+    fold = (await working.post(f"{path}/compactions", body)).json()
+    [section] = (await working.get(f"{path}/compactions/{fold['seq']}")).json()["sections"]
+    text = section["content"]["parts"][0]["text"]
+    lost = [one for one in told if one not in surviving(tuple(told), text)]
+    # A budget is a cap: most of them do not fit, and none is gone.
+    assert len(lost) > len(told) // 2
+    for one in lost:
+        seq = 2 * told.index(one) + 1
+        found = await working.post(f"{path}/recall", {"query": " ".join(one.values)})
+        assert seq in [hit["seq"] for hit in found.json()["hits"]]
 
 
 async def test_a_cancelled_job_is_not_done(api: Api, database_url: str) -> None:
