@@ -6,7 +6,7 @@ and how a model's name finds its rule. Of a rule of which nothing is said, nothi
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -158,12 +158,13 @@ class ModelRules:
     def find(self, model: str) -> ModelRule | None:
         """Return the rule for a model's name, in the spelling of any provider or router.
 
-        The longest beginning wins. A version or a size that no rule names is another model: it gets
-        the rule for unknown ones of its maker, or none.
+        The longest beginning wins, so that one with Bedrock's word for the maker is for Bedrock
+        alone. A version or a size that no rule names is another model: it gets the rule for unknown
+        ones of its maker, or none.
         """
-        name = plain_name(model)
         known: list[tuple[bool, int, ModelRule]] = [
             (not rule.is_fallback, len(beginning), rule)
+            for name in _spellings(model)
             for rule in self.rules
             for beginning in rule.match
             if (name.startswith(beginning) if rule.is_fallback else _is_named(name, beginning))
@@ -176,7 +177,7 @@ NO_RULES: Final = ModelRules(date="", currency="USD", rules=())
 
 #: Bedrock's regions and makers stand before the name, behind dots.
 _VENDOR: Final = re.compile(
-    r"^(?:(?:us|eu|apac|jp|au|ca|global|us-gov)\.)?(?:anthropic|amazon|openai|google)\."
+    r"^(?:(?:us|eu|apac|jp|au|ca|global|us-gov)\.)?((?:anthropic|amazon|openai|google)\.)"
 )
 #: What may follow a name without making it another model: a date, a channel, a revision.
 _SUFFIX: Final = re.compile(
@@ -187,8 +188,20 @@ _SUFFIX: Final = re.compile(
 
 def plain_name(model: str) -> str:
     """Return a model's name without paths, regions and makers, versions behind hyphens."""
-    name = _VENDOR.sub("", model.strip().lower().rpartition("/")[2])
+    name = _VENDOR.sub("", _last_of_path(model))
     return name.replace(".", "-") if name.startswith("claude") else name
+
+
+def _spellings(model: str) -> Iterable[str]:
+    """Yield a model's plain name, and with Bedrock's word for the maker where it has one."""
+    name = plain_name(model)
+    yield name
+    if vendor := _VENDOR.match(_last_of_path(model)):
+        yield f"{vendor[1]}{name}"
+
+
+def _last_of_path(model: str) -> str:
+    return model.strip().lower().rpartition("/")[2]
 
 
 def _is_named(name: str, beginning: str) -> bool:
