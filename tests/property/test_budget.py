@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
-from app.core.compile.passes.fit_budget import LEFT_OUT_TEXT
+from app.core.compile.passes.fit_budget import LEFT_OUT_TEXT, STEPS
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.verify import verify
 from app.core.contents import Segment
@@ -33,7 +33,8 @@ def within(
     *,
     format_name: str = "anthropic",
     reader: Reader = READER,
-    fixed_tokens: int = 0,
+    system_tokens: int = 0,
+    tools_tokens: int = 0,
 ) -> CompileResult:
     inputs = CompileInput(
         options=CompileOptions(reader=reader),
@@ -41,7 +42,8 @@ def within(
         index=index,
         compiled_seq=len(events),
         budget_tokens=budget_tokens,
-        system_tokens=fixed_tokens,
+        system_tokens=system_tokens,
+        tools_tokens=tools_tokens,
     )
     return run_pipeline(events, inputs)
 
@@ -111,13 +113,15 @@ def test_pins_summaries_and_the_newest_user_message_are_never_cut(
                 assert (placed.seq, placed.part) in kept
 
 
-def _chat(turns: int, tokens: int) -> tuple[tuple[Event, ...], Index]:
+def _chat(
+    turns: int, tokens: int, *, result_tokens: int | None = None
+) -> tuple[tuple[Event, ...], Index]:
     events = []
     for number in range(turns):
         events += [
             user(f"question {number}", part_tokens=(tokens,)),
             call("t", id=f"c{number}", part_tokens=(tokens,)),
-            response(f"c{number}", name="t", part_tokens=(10 * tokens,)),
+            response(f"c{number}", name="t", part_tokens=(result_tokens or 10 * tokens,)),
             model(f"answer {number}", part_tokens=(tokens,)),
         ]
     made = log(*events, user("now", part_tokens=(tokens,)))
@@ -140,15 +144,17 @@ def test_results_go_before_invocations_and_the_oldest_first() -> None:
 
 
 def test_one_cut_serves_many_calls() -> None:
-    cuts = set()
-    for turns in range(10, 14):
-        events, index = _chat(turns, 10)
-        actions = within(events, index, 1_200, reader=BOT).budget_actions
-        cuts.add(tuple(action.seq for action in actions))
-    # Four compiles, each a turn of 130 tokens longer: a step is 120, so cuts come in steps, and
-    # each one only ever adds to the one before.
-    ordered = sorted(cuts, key=len)
-    assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(ordered))
+    # A turn has 70 tokens and a stub saves 24, so without steps every turn would cut anew.
+    budget_tokens, grown_by = 4_000, 20
+    cuts: list[tuple[int | None, ...]] = []
+    for turns in range(60, 60 + grown_by):
+        events, index = _chat(turns, 10, result_tokens=40)
+        result = within(events, index, budget_tokens, reader=BOT)
+        cuts.append(tuple(action.seq for action in result.budget_actions))
+    most = -(-grown_by * 70 // (budget_tokens // STEPS)) + 1
+    assert 2 <= len(set(cuts)) <= most
+    for cut, longer in pairwise(cuts):
+        assert longer[: len(cut)] == cut
 
 
 def test_small_growth_within_a_step_cuts_the_same() -> None:
@@ -192,11 +198,22 @@ def test_pins_alone_over_the_budget_are_refused_and_named() -> None:
     assert caught.value.segment == "pins"
 
 
-def test_system_and_tools_count() -> None:
+@pytest.mark.parametrize("segment", ["system", "tools"])
+def test_system_and_tools_count(segment: str) -> None:
     made = log(user("hi", part_tokens=(10,)))
+
+    def with_head(tokens: int) -> CompileResult:
+        system, tools = (tokens, 0) if segment == "system" else (0, tokens)
+        return within(
+            made.events, made.index, 1_000, reader=BOT, system_tokens=system, tools_tokens=tools
+        )
+
+    assert with_head(990).rendered
     with pytest.raises(BudgetExceededError) as caught:
-        within(made.events, made.index, 1_000, reader=BOT, fixed_tokens=2_000)
-    assert caught.value.segment == "system"
+        with_head(991)
+    assert caught.value.segment == segment
+    assert caught.value.required_tokens == 1_001
+    assert caught.value.by_segment == {segment: 991, "history": 10}
 
 
 def test_media_is_stubbed_oldest_first() -> None:
