@@ -4,7 +4,8 @@ signed thinking, and between the replies history is folded, rewound, pinned, eli
 Held to ``spec/PROVIDERS.md`` §9, point by point: what is sent at any moment breaks no rule of its
 provider (1 to 8), is the same bytes again (9), and begins with what was sent before unless
 something of the above came between (10); of thinking that is bound to its prefix, what is still
-sent stands on the very prefix that produced it (4).
+sent stands on the very prefix that produced it (4); and markers of the cache stand only where it is
+worth it, near enough to find what the request before wrote (7).
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.canonical import Json
-from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
+from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult, RenderedPart
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.verify import verify
 from app.core.contents import FunctionCall
@@ -34,6 +35,7 @@ from app.core.events import (
     UndoRequest,
 )
 from app.core.lanes import Reader
+from app.core.model_rules import ModelRule
 from app.core.resolve import Facts, Resolver
 from app.formats import FORMATS, VALIDATORS
 from tests.builders import text
@@ -53,6 +55,10 @@ MODELS: Final = {
 }
 #: Our tokens of each part; a request that may have fewer than all of them is cut.
 PART_TOKENS: Final = 20
+SYSTEM_TOKENS: Final = 30
+#: Small enough for streams as short as these: what is worth caching, how far back is looked.
+MIN_CACHED_TOKENS: Final = 90
+LOOKBACK_BLOCKS: Final = 4
 
 
 def _anthropic(kind: str, number: int, call_id: str) -> list[Json]:
@@ -198,18 +204,20 @@ class Conversation:
     def __init__(self, name: str) -> None:
         self.name = name
         self.model = MODELS[name]
+        self.rule = _rule_of(self.model)
         self._resolver = Resolver(Facts())
         self.events: list[Event] = []
         self._before: CompileResult | None = None
 
     def compiled(self, *, budget: int | None = None) -> CompileResult:
         inputs = CompileInput(
-            options=CompileOptions(reader=Reader(agent=AGENT), model=self.model),
+            options=CompileOptions(reader=Reader(agent=AGENT), model=self.model, system="s"),
             format=FORMATS[self.name],
             index=self._resolver.facts.index,
             compiled_seq=len(self.events),
-            rule=RULES.find(self.model),
+            rule=self.rule,
             budget_tokens=budget,
+            system_tokens=SYSTEM_TOKENS,
         )
         return run_pipeline(tuple(self.events), inputs)
 
@@ -230,6 +238,7 @@ class Conversation:
             if self._before is not None and result.rendered:
                 sent = self._before.chain
                 assert result.chain[: len(sent)] == sent
+                self._check_lookback(self._before, result)
             self._before = result
             said = {"compiled_seq": number, "compiled_fingerprint": result.fingerprint}
             said["response_id"] = f"resp{number}"
@@ -246,9 +255,29 @@ class Conversation:
         assert VALIDATORS[self.name](body, model=self.model) == ()
         assert SDK_CHECKS[self.name](body) == []
         self._check_thinking(result)
+        self._check_markers(result)
+
+    def _check_markers(self, result: CompileResult) -> None:
+        """See that no marker stands before what is worth caching, nor on thinking."""
+        cache = self.rule.cache
+        assert len(result.breakpoints) <= cache.max_markers
+        for each in result.breakpoints:
+            assert each.tokens >= cache.min_tokens
+        marked = [part for part in _parts(result) if part.placed.marker]
+        noted(f"markers: {len(marked)}")
+        assert not any(part.placed.part.thought for part in marked)
+
+    def _check_lookback(self, before: CompileResult, result: CompileResult) -> None:
+        """See that a marker finds the last entry that the request before wrote."""
+        if self.rule.cache.kind != "markers":
+            return
+        written = [n for n, part in enumerate(_parts(before)) if part.placed.marker]
+        if written:
+            found = [n - written[-1] for n, part in enumerate(_parts(result)) if part.placed.marker]
+            noted(f"looked back: {min((n for n in found if n >= 0), default=None)}")
+            assert any(0 <= back <= LOOKBACK_BLOCKS for back in found)
 
     def _check_thinking(self, result: CompileResult) -> None:
-        rule = RULES.find(self.model)
         count = 0
         for content in result.rendered:
             thoughts = [
@@ -257,7 +286,7 @@ class Conversation:
                 if part.placed.part.thought and not isinstance(part.placed.part, FunctionCall)
             ]
             recorded = content.content.compiled_fingerprint
-            if thoughts and rule is not None and rule.is_reasoning_bound:
+            if thoughts and self.rule.is_reasoning_bound:
                 noted("thinking is kept")
                 assert recorded == result.chain[count]
             count += len(content.parts)
@@ -265,6 +294,17 @@ class Conversation:
     def _append(self, event: Event) -> None:
         tokens = (PART_TOKENS,) * len(event.parts)
         self.events.append(self._resolver.add(replace(event, part_tokens=tokens)))
+
+
+def _rule_of(model: str) -> ModelRule:
+    rule = RULES.find(model)
+    assert rule is not None
+    cache = replace(rule.cache, min_tokens=MIN_CACHED_TOKENS, lookback_blocks=LOOKBACK_BLOCKS)
+    return replace(rule, cache=cache)
+
+
+def _parts(result: CompileResult) -> list[RenderedPart]:
+    return [part for content in result.rendered for part in content.parts]
 
 
 def _request(kind: str, seq: int, head: int) -> MarkerRequest:
