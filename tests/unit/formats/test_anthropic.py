@@ -27,6 +27,7 @@ from app.core.copying import replace
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.formats.adk import parse_event
 from app.formats.anthropic import ANTHROPIC, convert_item, validate
+from app.formats.violations import Violation
 from tests.builders import call_part, image, response_part, text
 from tests.closed_types import mismatches
 
@@ -861,3 +862,10 @@ def test_no_marker_stands_behind_thinking_or_what_is_sent_verbatim() -> None:
     assert not ANTHROPIC.takes_marker(verbatim, "user")
     assert not ANTHROPIC.takes_marker(Text(text=" "), "user")
     assert ANTHROPIC.takes_marker(Text(text="a"), "user")
+
+
+def test_automatic_marker_takes_one_of_the_four() -> None:
+    request: dict[str, Any] = {"messages": [user(*[marked()] * 4)]}
+    assert validate(request) == ()
+    automatic = {**request, "cache_control": {"type": "ephemeral"}}
+    assert validate(automatic) == (Violation("breakpoint_count", "/cache_control"),)

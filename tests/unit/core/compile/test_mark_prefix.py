@@ -240,25 +240,57 @@ def test_ephemeral_text_stands_behind_the_last_marker() -> None:
     assert last[1].placed.ephemeral
 
 
-def test_all_sessions_share_a_key_where_the_head_is_worth_caching() -> None:
-    def key(session: str, tokens: int) -> str:
-        built = log(user("hi"))
-        rule = RULES.find(GPT)
-        options = CompileOptions(model=GPT, system="s")
-        inputs = CompileInput(
-            options=options,
-            format=FORMATS["openai_chat"],
-            index=built.index,
-            compiled_seq=1,
-            rule=rule,
-            system_tokens=tokens,
-            cache_scope=("tenant", session),
-        )
-        return run_pipeline(built.events, inputs).cache_key
+def cache_key(
+    *,
+    session: str = "a",
+    tenant: str = "tenant",
+    agent: str = "bot",
+    system: str = "s",
+    tokens: int,
+    turns: int = 0,
+) -> str:
+    built = log(*chat(turns))
+    inputs = CompileInput(
+        options=CompileOptions(reader=Reader(agent=agent), model=GPT, system=system),
+        format=FORMATS["openai_chat"],
+        index=built.index,
+        compiled_seq=len(built.events),
+        rule=RULES.find(GPT),
+        system_tokens=tokens,
+        cache_scope=(tenant, session),
+    )
+    return run_pipeline(built.events, inputs).cache_key
 
-    assert key("a", 2_000) == key("b", 2_000)
-    assert key("a", 100) != key("b", 100)
-    assert key("a", 100) == key("a", 100)
+
+def test_all_sessions_share_a_key_where_the_head_is_worth_caching() -> None:
+    assert cache_key(session="a", tokens=2_000) == cache_key(session="b", tokens=2_000)
+    assert cache_key(session="a", tokens=100) != cache_key(session="b", tokens=100)
+
+
+@pytest.mark.parametrize("tokens", [100, 2_000])
+def test_a_key_stays_while_a_session_grows(tokens: int) -> None:
+    assert len({cache_key(tokens=tokens, turns=turns) for turns in range(4)}) == 1
+
+
+@pytest.mark.parametrize("tokens", [100, 2_000])
+@pytest.mark.parametrize("other", [{"tenant": "other"}, {"agent": "other"}, {"system": "other"}])
+def test_a_key_is_of_one_tenant_agent_and_head(tokens: int, other: dict[str, Any]) -> None:
+    assert cache_key(tokens=tokens, **other) != cache_key(tokens=tokens)
+
+
+def test_the_minimum_is_of_the_model_s_tokens() -> None:
+    # 150 of the model's for 100 of ours: its 512 are 341 of ours and a half.
+    for tokens, count in ((340, 0), (341, 1)):
+        result, _ = compiled(user("hi", part_tokens=(tokens,)))
+        assert len(result.breakpoints) == count
+
+
+@pytest.mark.parametrize(("blocks", "marked"), [(14, [2]), (15, [0, 2])])
+def test_a_marker_is_put_before_the_look_back_ends(blocks: int, marked: list[int]) -> None:
+    # The provider looks 20 blocks back; the next turn may add several at once.
+    events = [user("go", part_tokens=(2_000,)), model(*(text(str(n)) for n in range(blocks)))]
+    result, _ = compiled(*events, user("next"))
+    assert [each.block for each in result.breakpoints] == marked
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
