@@ -81,6 +81,10 @@ MOVE: LiteralString = """
 Statistics = Literal["none", "of small tables", "of now"]
 
 
+#: As the service notes it with each append.
+NEWEST: Final[LiteralString] = "UPDATE sessions SET invocation_id = $2 WHERE session_uid = $1"
+
+
 async def _large_session(database: PgDatabase) -> SessionKey:
     """Make a log of a masked span, events of a hidden scope, and a few live events.
 
@@ -297,6 +301,11 @@ async def test_an_open_call_is_sought_from_the_newest_backwards(large: Large) ->
 
 async def test_where_a_log_stands_is_read_without_the_log(large: Large) -> None:
     database, key = large
+    last = {"invocation_id": "last"}
+    turn = [user("find", **last), call("search", id="c", **last), response("c", **last)]
+    await append(database, key, *turn, model("found", **last))
+    async with database.transaction() as connection:
+        await fetch(connection, NEWEST, key.uid, "last")
 
     plan = await _plan(database, log_head._READ_HEAD, key.uid, [None], [""])
 
