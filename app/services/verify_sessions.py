@@ -12,7 +12,6 @@ a budget that the caller named.
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,11 +29,12 @@ from app.services.compiled import CompileRequest
 #: Sessions that are listed at a time.
 PAGE: Final = 200
 #: What a compile may have been asked for that its head does not show, the usual first.
-_OPTIONS: Final[tuple[Mapping[str, Any], ...]] = tuple(
-    {"narration": narration, "foreign_thoughts": thoughts, "include_contents": contents}
-    for contents, narration, thoughts in product(
-        ("default", "none"), ("quoted", "name", "none"), (False, True)
-    )
+_OPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
+    {},
+    {"narration": "name"},
+    {"narration": "none"},
+    {"foreign_thoughts": True},
+    {"include_contents": "none"},
 )
 _MODEL_DIGITS: Final = 8
 _HEAD_DIGITS: Final = 24

@@ -52,7 +52,7 @@ from app.core.events import (
 )
 from app.core.index import Elided, Index, ShownSection
 from app.core.lanes import Lane
-from app.core.ranges import FOREVER, Ranges
+from app.core.ranges import FOREVER, Ranges, size
 from app.core.resolve import ReplyFacts
 from app.storage.database import Row
 
@@ -478,21 +478,16 @@ _UNPACK_MARKER: Final[Mapping[str, Callable[..., Marker]]] = {
 def pack_index(index: Index) -> str:
     """Return what the index holds beside its live and rewound ranges, which are columns."""
     sections = [
-        [
-            shown.fold_seq,
-            shown.section_index,
-            pack_lane(shown.lane),
-            _packed_ranges(shown.belongs),
-            shown.count,
-        ]
+        [shown.fold_seq, shown.section_index, pack_lane(shown.lane), _packed_ranges(shown.belongs)]
         for shown in index.sections
     ]
     elided = [
         [elided.marker_seq, _packed_ranges(elided.seqs), elided.keep_chars]
         for elided in index.elided
     ]
-    fields = [_packed_ranges(index.pinned), sections, elided, list(index.staged)]
-    return canonical_json(_trimmed(fields, [[], []]))
+    counts = [shown.count for shown in index.sections]
+    fields = [_packed_ranges(index.pinned), sections, elided, list(index.staged), counts]
+    return canonical_json(_trimmed(fields, [[], [], []]))
 
 
 def unpack_index(text: str | None, live: str, rewound: str) -> Index:
@@ -504,20 +499,35 @@ def unpack_index(text: str | None, live: str, rewound: str) -> Index:
         rewound: the column's text.
     """
     fields = [[], []] if text is None else orjson.loads(text)
-    pinned, sections, elided, staged = [*fields, [], []][:4]
+    pinned, sections, elided, staged, counts = [*fields, [], [], []][:5]
+    if len(counts) < len(sections):
+        # Stored before sections said how many events they cover: what belongs to one is the least.
+        counts = [size(_ranges(belongs)) for *_, belongs in sections]
     return Index(
         live=unpack_multirange(live),
         rewound=unpack_multirange(rewound),
         pinned=_ranges(pinned),
         sections=tuple(
             ShownSection(fold_seq, section_index, unpack_lane(lane), _ranges(belongs), count)
-            for fold_seq, section_index, lane, belongs, count in sections
+            for (fold_seq, section_index, lane, belongs), count in zip(
+                sections, counts, strict=True
+            )
         ),
         elided=tuple(
             Elided(marker_seq, _ranges(seqs), keep_chars) for marker_seq, seqs, keep_chars in elided
         ),
         staged=tuple(staged),
     )
+
+
+def tells_counts(text: str | None) -> bool:
+    """Tell whether a stored index says how many events its sections cover, as all do since one did;
+    what belongs to a section had a gap then for every marker in it."""
+    return text is None or len(orjson.loads(text)) > _COUNTS
+
+
+#: Place of the counts in :func:`pack_index`.
+_COUNTS: Final = 4
 
 
 def pack_multirange(ranges: Ranges) -> str:

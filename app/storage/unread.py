@@ -21,7 +21,8 @@ from app.storage.live_read import VISIBLE_LANES, reader_values
 from app.storage.markers import logged_markers
 
 # $6 the head, $7 live, $8 rewound, $9 seqs that are read though they are not live, $10 to $12 what
-# belongs to which fold, $13 and $14 which rewind undid what. Both windows go along the primary key.
+# belongs to which fold, by where it begins, $13 and $14 which rewind undid what. Both windows go
+# along the primary key, and `width_bucket` halves: folds of many lanes have many ranges.
 _UNREAD: Final[LiteralString] = (
     """
     WITH visible AS MATERIALIZED (
@@ -48,13 +49,8 @@ _UNREAD: Final[LiteralString] = (
                     WHERE r.since <= e.seq AND e.seq < r.at
                 )
                 WHEN e.lane NOT IN (SELECT v.lane FROM visible AS v) THEN NULL
-                ELSE (
-                    SELECT f.fold_seq
-                    FROM unnest($10::bigint[], $11::bigint[], $12::bigint[])
-                        AS f (first_seq, last_seq, fold_seq)
-                    WHERE f.first_seq <= e.seq AND e.seq <= f.last_seq
-                    LIMIT 1
-                )
+                WHEN ($11::bigint[])[width_bucket(e.seq, $10::bigint[])] >= e.seq
+                    THEN ($12::bigint[])[width_bucket(e.seq, $10::bigint[])]
             END AS by_seq
         FROM events AS e
         WHERE e.session_uid = $1 AND e.seq >= 1 AND e.seq <= $6
@@ -89,11 +85,11 @@ async def read_unread(
     index = read.index
     markers = await logged_markers(connection, key, up_to_seq)
     rewinds = rewinds_in_effect([(each.seq, each.marker) for each in markers])
-    belongs = [
+    belongs = sorted(
         (first_seq, last_seq, section.fold_seq)
         for section in index.sections
         for first_seq, last_seq in section.belongs
-    ]
+    )
     rows = await fetch(
         connection,
         _UNREAD,

@@ -230,6 +230,9 @@ async def test_a_request_that_is_put_together_is_valid_once_old_markers_are_off(
         assert (await api.post("/v1/validate", checked)).json()["violations"] == []
         assert "cache_control" in held[-1]["content"][-1]
         fingerprint = whole["fingerprint"]
+        same = await compiled(api, path, **options, base_fingerprint=fingerprint)
+        # Nothing is to be put behind, so nothing is to be taken off.
+        assert (same["request"], same["warnings"]) == ({}, [])
         recorded = {"compiled_seq": whole["compiled_seq"], "compiled_fingerprint": fingerprint}
         await api.append(path, model("yes", **recorded))
 

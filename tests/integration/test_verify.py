@@ -60,6 +60,29 @@ async def reply(api: Api, path: str, text: str, **fields: Any) -> dict[str, Any]
     return recorded
 
 
+async def test_an_index_of_an_older_release_is_no_damage(api: Api, url: str) -> None:
+    path = await api.session()
+    for last in (4, 9):
+        await api.append(path, *(user(f"{n} and so on") for n in range(4)))
+        body = {"covers": {"from_seq": 1, "to_seq": last}, "content": "in brief"}
+        assert (await api.post(f"{path}/summaries", body)).json()["covers"] == [[1, last]]
+    connection = await asyncpg.connect(url)
+    try:
+        # As it was stored: a gap for the marker within, and no counts.
+        stored = """[[],[[10,0,[null,"",[],""],[[1,4],[6,9]]]]]"""
+        assert await connection.fetchval("SELECT index::text FROM sessions") != stored
+        await connection.execute("UPDATE sessions SET index = $1", stored)
+        (report,) = (await reports(url)).values()
+        assert kinds(report) == set()
+        changed = stored.replace("[6,9]", "[6,8]")
+        await connection.execute("UPDATE sessions SET index = $1", changed)
+        (report,) = (await reports(url)).values()
+        assert kinds(report) == {"index"}
+    finally:
+        await connection.close()
+    assert (await api.post(f"{path}/compile", {"format": "openai_chat"})).status_code == 200
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -568,7 +568,8 @@ def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:
     appended = append_answer(compiled.appended) if compiled.appended is not None else {}
     warnings: list[Json] = [*result.warnings, *map(_warning, notes)]
     warnings += appended.get("warnings", [])
-    if compiled.base_count and any(isinstance(each.block, int) for each in result.breakpoints):
+    has_markers = any(isinstance(each.block, int) for each in result.breakpoints)
+    if compiled.base_count and compiled.request and has_markers:
         # What the caller holds has markers of its own, and providers take few.
         warnings.append("markers_move")
     answer: dict[str, Json] = {

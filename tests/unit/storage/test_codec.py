@@ -229,6 +229,18 @@ def test_an_index_of_before_elisions_is_read() -> None:
     assert codec.unpack_index("[[[2,3]],[]]", "{[1,)}", "{}") == index
 
 
+def test_an_index_of_before_counts_is_read_and_reads_what_has_them() -> None:
+    shown = ShownSection(9, 0, Lane(), ((1, 4), (6, 8)), count=7)
+    before = '[[],[[9,0,[null,"",[],""],[[1,4],[6,8]]]],[],[]'
+
+    packed = codec.pack_index(Index(sections=(shown,)))
+
+    # Older code takes the first four fields, and sections of four.
+    assert packed == f"{before},[7]]"
+    for text in (packed, f"{before}]"):
+        assert codec.unpack_index(text, "{}", "{}").sections == (shown,)
+
+
 def test_a_log_without_markers_has_no_index_column() -> None:
     assert codec.unpack_index(None, "{[1,)}", "{}") == Index()
 
