@@ -27,11 +27,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import asyncpg
 import httpx
 
 from app.storage.embedded import EmbeddedPostgres
 from app.storage.migrate import migrate
+from tests.benchmarks.asking import checked, tidy_up
 from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
 from tests.benchmarks.workload import event
 
@@ -145,17 +145,8 @@ async def _measure_all(url: str, database_url: str) -> list[Row]:
                 rows.append(row)
                 told = f"{batch} in {sessions} by {clients}: {row.ratio:.2f}x"
                 print(f"measured {told}", file=sys.stderr, flush=True)
-            await _vacuum(database_url)
+            await tidy_up(database_url)
     return rows
-
-
-async def _vacuum(database_url: str) -> None:
-    connection = await asyncpg.connect(database_url)
-    try:
-        await connection.execute("VACUUM ANALYZE")
-        await connection.execute("CHECKPOINT")
-    finally:
-        await connection.close()
 
 
 class _Log:
@@ -170,7 +161,7 @@ class _Log:
     async def make(self) -> None:
         body = {"app_name": "bench", "user_id": "user", "policy": POLICY}
         for name in (self._name, f"{self._name}-floor"):
-            _checked(await self._client.put(f"/v1/sessions/{name}", json=body))
+            checked(await self._client.put(f"/v1/sessions/{name}", json=body))
 
     def next_batch(self) -> bytes:
         """Return the body of the next append."""
@@ -189,7 +180,7 @@ class _Log:
         headers = {"Content-Type": "application/json"}
         with watch:
             answer = await self._client.post(path, content=body, headers=headers)
-        _checked(answer)
+        checked(answer)
 
 
 async def _measure(
@@ -245,7 +236,7 @@ def _large(kind: str, number: int) -> dict[str, Any]:
 async def _measure_stalls(url: str) -> list[Stall]:
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         body = {"app_name": "bench", "user_id": "user", "policy": POLICY}
-        _checked(await client.put("/v1/sessions/large", json=body))
+        checked(await client.put("/v1/sessions/large", json=body))
         stalls = []
         for kind in ("prose", "hex digits", "members", "numbers"):
             watch = Stopwatch()
@@ -260,8 +251,8 @@ async def _measure_stalls(url: str) -> list[Stall]:
                         content=content,
                         headers={"Content-Type": "application/json"},
                     )
-                _checked(answer)
-                told = _checked(await client.get("/stall"))
+                checked(answer)
+                told = checked(await client.get("/stall"))
                 longest.append(told["all"])
                 own.append(told["own"])
             stalls.append(
@@ -275,12 +266,6 @@ async def _measure_stalls(url: str) -> list[Stall]:
                 )
             )
         return stalls
-
-
-def _checked(answer: httpx.Response) -> Any:
-    if not answer.is_success:
-        raise RuntimeError(f"{answer.request.url} answered {answer.status_code}: {answer.text}")
-    return answer.json()
 
 
 def _table(rows: list[Row]) -> str:

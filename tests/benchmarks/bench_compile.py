@@ -36,6 +36,7 @@ import httpx
 
 from app.cli.service_process import running_service
 from app.storage.embedded import EmbeddedPostgres
+from tests.benchmarks.asking import checked, events_read, tidy_up
 from tests.benchmarks.google_adk import GoogleAdk, compaction, quiet
 from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
 from tests.benchmarks.workload import AGENT, EVENTS_PER_INVOCATION, LIVE_EVENTS, START_S, events
@@ -55,8 +56,6 @@ POLICY: Final = {"compaction": {"strategy": "none"}}
 #: The floors do not compress, and are to send the same bytes.
 PLAIN: Final = {"Accept-Encoding": "identity"}
 SUMMARY: Final = "The user asked for the state of many orders; every one is held at a hub."
-#: What a connection counts it publishes once a second, and the last of it when idle for ten.
-STATISTICS_DELAY_S: Final = 11.0
 #: What is held to: the masked history costs nothing, and this much faster at this size.
 RATIO_AT: Final = 10_000
 LEAST_RATIO: Final = 100
@@ -187,22 +186,22 @@ async def _measure(peers: _Peers, masked: int) -> Row:
     if masked:
         _fold(peers.warm, session_id, masked)
     _append(peers.warm, session_id, masked, LIVE_EVENTS)
-    await _analyze(peers.database_url)
+    await tidy_up(peers.database_url)
     body = {"agent": AGENT, "format": "gemini"}
     for _ in range(WARM_UP):
         _compile(peers.warm, session_id, body)
         _compile(peers.cold, session_id, body)
-    before = await _events_read(peers.database_url)
+    before = await events_read(peers.database_url)
     warm, floor, size = Stopwatch(), Stopwatch(), 0
     for number in range(COMPILES):
         head_seq = _append(peers.warm, session_id, masked + LIVE_EVENTS + number, 1)
         with warm:
             response = peers.warm.post(f"/v1/sessions/{session_id}/compile", json=body)
-        assert len(_checked(response)["request"]["contents"]) > LIVE_EVENTS // 2
+        assert len(checked(response)["request"]["contents"]) > LIVE_EVENTS // 2
         size = len(response.content)
         asked = {"session": session_id, "after_seq": head_seq - 1, "bytes": size}
         _timed(peers.floor, "/warm", asked, floor)
-    events_read = (await _events_read(peers.database_url) - before) / COMPILES
+    read = (await events_read(peers.database_url) - before) / COMPILES
     again, cold = Stopwatch(), Stopwatch()
     for _ in range(COMPILES):
         _timed(peers.warm, f"/v1/sessions/{session_id}/compile", body, again)
@@ -217,7 +216,7 @@ async def _measure(peers: _Peers, masked: int) -> Row:
         again_p50_ms=percentile(again.samples_ms, 0.5),
         cold_p50_ms=percentile(cold.samples_ms, 0.5),
         # The floor reads one row of each.
-        events_read=events_read - 1,
+        events_read=read - 1,
         adk_p50_ms=percentile(adk_watch.samples_ms, 0.5),
         adk_samples=len(adk_watch.samples_ms),
     )
@@ -226,7 +225,7 @@ async def _measure(peers: _Peers, masked: int) -> Row:
 async def _measure_cold(peers: _Peers, live: int) -> ColdRow:
     session_id = f"live-{live}"
     _append(peers.cold, session_id, 0, live)
-    await _analyze(peers.database_url)
+    await tidy_up(peers.database_url)
     body = {"agent": AGENT, "format": "gemini"}
     asked = {"session": session_id, "after_seq": 0}
     for _ in range(WARM_UP):
@@ -274,7 +273,7 @@ def _append(client: httpx.Client, session_id: str, first: int, count: int) -> in
             "events": list(events(start, size)),
             "create": {"app_name": "bench", "user_id": "user", "policy": POLICY},
         }
-        answer = _checked(client.post(f"/v1/sessions/{session_id}/events", json=body))
+        answer = checked(client.post(f"/v1/sessions/{session_id}/events", json=body))
         head_seq = answer["head_seq"]
     return head_seq
 
@@ -283,43 +282,12 @@ def _fold(client: httpx.Client, session_id: str, masked: int) -> None:
     assert masked % EVENTS_PER_INVOCATION == 0
     covers = {"from_seq": 1, "to_seq": masked}
     body = {"covers": covers, "content": SUMMARY}
-    fold = _checked(client.post(f"/v1/sessions/{session_id}/summaries", json=body))
+    fold = checked(client.post(f"/v1/sessions/{session_id}/summaries", json=body))
     assert fold["covers"] == [[1, masked]]
 
 
-def _compile(client: httpx.Client, session_id: str, body: dict[str, Any]) -> dict[str, Any]:
-    return _checked(client.post(f"/v1/sessions/{session_id}/compile", json=body))
-
-
-def _checked(response: httpx.Response) -> dict[str, Any]:
-    if not response.is_success:
-        raise RuntimeError(
-            f"{response.request.url} answered {response.status_code}: {response.text}"
-        )
-    value: dict[str, Any] = response.json()
-    return value
-
-
-async def _analyze(url: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute("VACUUM ANALYZE")
-    finally:
-        await connection.close()
-
-
-async def _events_read(url: str) -> int:
-    """Return how many rows of the table of events Postgres has fetched so far."""
-    await asyncio.sleep(STATISTICS_DELAY_S)
-    connection = await asyncpg.connect(url)
-    try:
-        fetched: int = await connection.fetchval(
-            "SELECT coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_user_tables"
-            " WHERE relname = 'events'"
-        )
-        return fetched
-    finally:
-        await connection.close()
+def _compile(client: httpx.Client, session_id: str, body: dict[str, Any]) -> None:
+    checked(client.post(f"/v1/sessions/{session_id}/compile", json=body))
 
 
 def _print(rows: list[Row], cold_rows: list[ColdRow]) -> None:

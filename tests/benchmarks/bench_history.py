@@ -20,12 +20,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import asyncpg
 import httpx
 
 from app.cli.service_process import running_service
 from app.storage.embedded import EmbeddedPostgres
 from app.storage.migrate import migrate
+from tests.benchmarks.asking import checked, events_read, tidy_up
 from tests.benchmarks.bulk import lengthen
 from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
 from tests.benchmarks.processes import resident_mb
@@ -40,8 +40,6 @@ SUMMARY: Final = "The user asked for the state of many orders; every one is held
 POLICY: Final = {"compaction": {"strategy": "none"}}
 #: What is held to: the median of a compile, and the memory of the process, against the short one.
 MOST_GROWTH: Final = 1.1
-#: What a connection counts it publishes when it has been idle for so long.
-STATISTICS_DELAY_S: Final = 11.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +106,7 @@ def _measure(url: str, masked: int) -> tuple[list[Flat], list[Look]]:
         for side in sides:
             side.begin(url)
             print(f"loaded {side.masked:,}", file=sys.stderr, flush=True)
-        asyncio.run(_vacuum(url))
+        asyncio.run(tidy_up(url))
         for turn in range(WARM_UP + COMPILES):
             for side in sides:
                 side.turn(is_measured=turn >= WARM_UP)
@@ -133,7 +131,7 @@ class Side:
         create = {"app_name": "bench", "user_id": "user", "policy": POLICY}
         period = EVENTS_PER_INVOCATION
         first = {"events": list(events(0, period)), "create": create}
-        _checked(self.client.post(f"{self.path}/events", json=first))
+        checked(self.client.post(f"{self.path}/events", json=first))
         asyncio.run(
             lengthen(url, self.session_id, period=period, masked=self.masked, summary=SUMMARY)
         )
@@ -150,7 +148,7 @@ class Side:
             answer = self.client.post(
                 f"{self.path}/compile", json={"agent": AGENT, "format": "gemini"}
             )
-        assert len(_checked(answer)["request"]["contents"]) > LIVE_EVENTS // 2
+        assert len(checked(answer)["request"]["contents"]) > LIVE_EVENTS // 2
 
     def row(self) -> Flat:
         """Return what was measured."""
@@ -165,7 +163,7 @@ class Side:
     def _append(self, count: int) -> None:
         body = {"events": list(events(self._next, count))}
         self._next += count
-        _checked(self.client.post(f"{self.path}/events", json=body))
+        checked(self.client.post(f"{self.path}/events", json=body))
 
 
 #: Name, method, path below the session, and body.
@@ -199,10 +197,10 @@ def _looks(masked: int) -> list[_Asked]:
 
 def _look_back(side: Side, url: str, masked: int) -> list[Look]:
     looks = []
-    before = asyncio.run(_rows_read(url))
+    before = asyncio.run(events_read(url))
     for asked in _looks(masked):
         watch, size, status = _look(side, asked)
-        after = asyncio.run(_rows_read(url))
+        after = asyncio.run(events_read(url))
         look = Look(
             what=asked[0],
             p50_ms=percentile(watch.samples_ms, 0.5),
@@ -232,36 +230,6 @@ def _look(side: Side, asked: _Asked) -> tuple[Stopwatch, int, str]:
         elif told.get("complete") is False:
             status = "a part"
     return watch, size, status
-
-
-async def _rows_read(url: str) -> int:
-    """Return how many rows of the table of events Postgres has fetched so far."""
-    await asyncio.sleep(STATISTICS_DELAY_S)
-    connection = await asyncpg.connect(url)
-    try:
-        fetched: int = await connection.fetchval(
-            "SELECT coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_user_tables"
-            " WHERE relname = 'events'"
-        )
-        return fetched
-    finally:
-        await connection.close()
-
-
-async def _vacuum(url: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute("VACUUM ANALYZE")
-        await connection.execute("CHECKPOINT")
-    finally:
-        await connection.close()
-
-
-def _checked(answer: httpx.Response) -> dict[str, Any]:
-    if not answer.is_success:
-        raise RuntimeError(f"{answer.request.url} answered {answer.status_code}: {answer.text}")
-    value: dict[str, Any] = answer.json()
-    return value
 
 
 def _flat_table(rows: list[Flat]) -> str:

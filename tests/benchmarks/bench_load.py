@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import asyncpg
-
 from app.cli.service_process import running_service
 from app.storage.embedded import EmbeddedPostgres
 from app.storage.migrate import migrate
+from tests.benchmarks.asking import tidy_up
 from tests.benchmarks.http_client import Answer, Connection
 from tests.benchmarks.measuring import machine, percentile, table
 from tests.benchmarks.processes import busy, cpu_seconds, postmaster_of, saturated
@@ -119,17 +118,9 @@ def _measure_services(place: Place, services: int, clients: list[int], seconds: 
         urls = [stack.enter_context(running_service(settings)) for _ in range(services)]
         for count in clients:
             rows.append(asyncio.run(_measure(place, urls, count, seconds)))
-            asyncio.run(_vacuum(place.url))
+            asyncio.run(tidy_up(place.url))
             print(f"measured {count} on {services}", file=sys.stderr, flush=True)
     return rows
-
-
-async def _vacuum(url: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute("VACUUM ANALYZE")
-    finally:
-        await connection.close()
 
 
 async def _measure(place: Place, urls: list[str], clients: int, seconds: float) -> Row:

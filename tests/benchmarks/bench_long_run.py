@@ -29,6 +29,7 @@ import httpx
 
 from app.cli.service_process import running_service
 from app.core.compaction.policy import DEFAULT_TRIGGER_RATIO
+from tests.benchmarks.asking import checked
 from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
 
 TURNS: Final = 10_000
@@ -115,19 +116,19 @@ class LongRun:
         """Make the session."""
         compaction = {"strategy": "auto", "context_window": window_tokens, "fanout": FANOUT}
         body = {"app_name": "bench", "user_id": "user", "policy": {"compaction": compaction}}
-        _checked(self._client.put(self._path, json=body))
-        _checked(self._client.put(_SHORT, json={"app_name": "bench", "user_id": "user"}))
+        checked(self._client.put(self._path, json=body))
+        checked(self._client.put(_SHORT, json={"app_name": "bench", "user_id": "user"}))
         events = [
             event for number in range(SHORT_TURNS) for event in (_asked(number), _replied(number))
         ]
-        _checked(self._client.post(f"{_SHORT}/events", json={"events": events}))
+        checked(self._client.post(f"{_SHORT}/events", json={"events": events}))
 
     def turn(self, number: int) -> None:
         """Ask, compile, reply."""
         body = {**_COMPILE, "append": [_asked(number)], "compaction_wait_ms": WAIT_MS}
         watch = CpuWatch(self._process)
         with watch:
-            answer = _checked(self._client.post(f"{self._path}/compile", json=body))
+            answer = checked(self._client.post(f"{self._path}/compile", json=body))
         self._most_tokens = max(self._most_tokens, answer["tokens"]["total"])
         if answer["compaction"].get("job_id") is None:
             self._compiles.samples_ms += watch.samples_ms
@@ -138,16 +139,16 @@ class LongRun:
             "compiled_fingerprint": answer["fingerprint"],
         }
         with self._appends:
-            _checked(self._client.post(f"{self._path}/events", json={"events": [reply]}))
+            checked(self._client.post(f"{self._path}/events", json={"events": [reply]}))
         if number % SHORT_EVERY == 0:
             with self._short:
-                _checked(self._client.post(f"{_SHORT}/compile", json=_COMPILE))
+                checked(self._client.post(f"{_SHORT}/compile", json=_COMPILE))
 
     def checkpoint(self, turns: int) -> Checkpoint:
         """Return where the session stands, and begin the next stretch."""
         folds = list(self._folds())
         active = [fold for fold in folds if fold["status"] == "active"]
-        stats = _checked(self._client.get(self._path))["stats"]
+        stats = checked(self._client.get(self._path))["stats"]
         made = Checkpoint(
             turns=turns,
             most_tokens=self._most_tokens,
@@ -177,7 +178,7 @@ class LongRun:
             total += 1
             first, covered = fold["covers"][0][0], _count_events(fold["covers"], markers)
             body = {"summary_seqs": [fold["seq"]], "max_tokens": 1_000_000}
-            found = _checked(self._client.post(f"{self._path}/expand", json=body))
+            found = checked(self._client.post(f"{self._path}/expand", json=body))
             events = found["events"]
             is_whole = len(events) == covered or (found["truncated"] and len(events) < covered)
             opened += bool(events) and events[0]["seq"] == first and is_whole
@@ -187,7 +188,7 @@ class LongRun:
         after: str | None = None
         while True:
             params = {"limit": "200", **({} if after is None else {"after": after})}
-            page = _checked(self._client.get(f"{self._path}/compactions", params=params))
+            page = checked(self._client.get(f"{self._path}/compactions", params=params))
             yield from page["data"]
             after = page["next"]
             if after is None:
@@ -266,13 +267,6 @@ def _cpu_ms(process: Path) -> float:
     The clock's id is what ``clock_getcpuclockid(3)`` makes of a process id on Linux.
     """
     return time.clock_gettime((~int(process.name) << 3) | 2) * 1000
-
-
-def _checked(response: httpx.Response) -> dict[str, Any]:
-    if not response.is_success:
-        raise RuntimeError(f"{response.request.url} answered {response.text}")
-    value: dict[str, Any] = response.json()
-    return value
 
 
 def run(turns: int, window_tokens: int) -> tuple[list[Checkpoint], tuple[int, int]]:

@@ -42,6 +42,7 @@ from app.core.events import Event, Events
 from app.core.lanes import ROOT_LANE
 from app.core.tokens import part_tokens
 from app.services.summarize_events import summarize_events
+from tests.benchmarks.asking import checked
 from tests.conftest import SHARED_DIR
 from tests.fakes import canaries, held_out_canaries
 from tests.fakes.canaries import Canary, surviving
@@ -188,12 +189,12 @@ class OverHttp(Folding):
         self._fold_seq = 0
         policy = {"compaction": {"strategy": "none"}}
         body = {"app_name": "kit", "user_id": "user", "policy": policy}
-        _checked(client.put(self._path, json=body))
+        checked(client.put(self._path, json=body))
 
     def append(self, turns: tuple[Turn, ...]) -> None:
         """Append the turns as events."""
         events = [self._event(turn) for turn in turns]
-        _checked(self._client.post(f"{self._path}/events", json={"events": events}))
+        checked(self._client.post(f"{self._path}/events", json={"events": events}))
 
     def _event(self, turn: Turn) -> dict[str, Any]:
         is_model = turn.role == "assistant"
@@ -210,24 +211,19 @@ class OverHttp(Folding):
         body = {
             "mode": "range",
             "from_seq": 1,
-            "to_seq": _checked(self._client.get(self._path))["head_seq"],
+            "to_seq": checked(self._client.get(self._path))["head_seq"],
             "summarizer": summarizer,
             "wait_ms": WAIT_MS,
         }
-        self._fold_seq = _checked(self._client.post(f"{self._path}/compactions", json=body))["seq"]
+        self._fold_seq = checked(self._client.post(f"{self._path}/compactions", json=body))["seq"]
         compiled = self._client.post(f"{self._path}/compile", json={"format": "openai_chat"})
-        messages = _checked(compiled)["request"]["messages"]
+        messages = checked(compiled)["request"]["messages"]
         return "\n".join(message["content"] for message in messages)
 
     def fold_again(self, max_output_tokens: int) -> str:
         """Undo the last fold first, so that its section is not the seed."""
-        _checked(self._client.post(f"{self._path}/compactions/{self._fold_seq}/undo"))
+        checked(self._client.post(f"{self._path}/compactions/{self._fold_seq}/undo"))
         return self.fold(max_output_tokens)
-
-
-def _checked(answer: httpx.Response) -> Any:
-    assert answer.status_code in (httpx.codes.OK, httpx.codes.CREATED), answer.text
-    return answer.json()
 
 
 # Running the kit
