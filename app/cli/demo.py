@@ -26,7 +26,7 @@ from app.cli.terminal import cut, styled, table, width
 from app.core.canonical import Json
 from app.core.contents import Part
 from app.core.errors import InvalidInputError
-from app.core.printing import parts_text, ranges_text
+from app.core.printing import JOINT, part_text, parts_text, ranges_text
 from app.formats import CONVERTERS
 from app.formats.adk import parse_event
 
@@ -40,6 +40,8 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 #: The most turns of one compile that are printed: the first and the last of them.
 SHOWN_TURNS: Final = 12
 EXCERPT: Final = 90
+#: Of each part of a turn that has several.
+MIN_EXCERPT: Final = 24
 #: How much of the session is folded.
 FOLDED_SHARE: Final = 0.6
 #: The most characters that the summary quotes of one event, and of how many events.
@@ -359,21 +361,24 @@ class _Demo:
         print(f"\n{styled(f'{self._number}  {title}', 'bold', 'cyan')} {styled('- ' + why, 'dim')}")
 
     def _print_turns(self, answer: Mapping[str, Any], *, only_last: bool = False) -> None:
-        turns = list(_turns(answer))
+        turns = list(_contents(answer))
         head, tail = (0 if only_last else SHOWN_TURNS // 2), SHOWN_TURNS // 2
         left_out = len(turns) - head - tail
-        for number, (role, said) in enumerate(turns):
+        room = width() - 16
+        for number, (role, parts) in enumerate(turns):
             if left_out > 0 and number == head:
                 print(styled(f"      ... {left_out} turns", "dim"))
             if left_out <= 0 or number < head or number >= len(turns) - tail:
                 who = styled(f"{role:<9}", "blue" if role == "user" else "green")
-                print(f"  {number:>3} {who} {cut(said, width() - 16)}")
+                print(f"  {number:>3} {who} {cut(_line(parts, room), room)}")
 
     def _print_repairs(self, answer: Mapping[str, Any]) -> None:
         rules = Counter(repair["rule"] for repair in answer["repairs"])
         if rules:
             said = ", ".join(f"{count} x {rule}" for rule, count in sorted(rules.items()))
             print(f"repaired for the provider: {said}")
+        if "tail_nudge" in rules:
+            print("  (no user's turn closes the conversation, so one that says to go on is added)")
         for call in answer["pending"][:3]:
             print(f"pending: {call['name']} of seq {call['seq']}, a result may still come")
 
@@ -450,7 +455,7 @@ def _read(value: dict[str, Any]) -> _Logged:
 def _figures(name: str, answer: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         name,
-        str(len(list(_turns(answer)))),
+        str(len(list(_contents(answer)))),
         str(_parts_of(answer)),
         f"{answer['tokens']['total']:,}",
         f"{answer['prefix_count']} parts",
@@ -471,18 +476,18 @@ def _parts_of(answer: Mapping[str, Any]) -> int:
     return sum(len(parts) for _, parts in _contents(answer))
 
 
-def _turns(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield role and text of each turn that the provider is sent."""
-    for role, parts in _contents(answer):
-        yield role, parts_text(parts, limit=EXCERPT)
-
-
 def _contents(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[Part]]]:
     """Read the provider's request back, turn by turn."""
     request, format_name = answer["request"], answer["format"]
     for item in request.get("contents") or request.get("messages") or ():
         bodies = CONVERTERS[format_name](item, agent="model")
         yield str(item["role"]), [part for body in bodies for part in parse_event(body).event.parts]
+
+
+def _line(parts: Sequence[Part], room: int) -> str:
+    """Return what a turn says on one line, with something of each part."""
+    share = max(MIN_EXCERPT, room // max(1, len(parts)) - len(JOINT))
+    return JOINT.join(cut(part_text(part, limit=EXCERPT), share) for part in parts)
 
 
 def _summary(events: Iterable[_Logged], pinned: _Logged | None) -> str:
