@@ -18,7 +18,8 @@ summary is held to.
 
 The user's statements count more than an agent's, these more than a tool's; only a user can make a
 rule. All rules are kept. Of the rest, those of the previous summary stay as long as they fit, then
-come the new ones by score.
+come the new ones by score. What the user said with weight and finds no room is counted in one line
+that cites its events.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,7 @@ from app.core.compaction.ledger import (
     line_text,
     parse_section,
     quoted_text,
+    stand_in,
 )
 from app.core.compaction.said import Speaker
 from app.core.compaction.section_budget import Budget
@@ -108,7 +110,8 @@ def _fill(
     rest = [one for one in fresh if one.line.kind is not LedgerClass.RULE]
     chosen = _chosen(known, rest, cap - rules, cap - (budget.tokens - header), count)
     new = [one.line for one in fresh if one.line.kind is LedgerClass.RULE or one.line in chosen]
-    return cap_ledger((*known, *new), cap, count)
+    no_room = [one.line for one in rest if one.is_weighty and one.line not in chosen]
+    return cap_ledger((*known, *new, *stand_in(no_room)), cap, count)
 
 
 def _chosen(

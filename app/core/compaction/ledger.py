@@ -128,7 +128,7 @@ class LedgerLine:
 
     @property
     def left_out(self) -> int:
-        """For how many older lines it stands; 0 for an ordinary one."""
+        """For how many lines it stands; 0 for an ordinary one."""
         match = _LEFT_OUT.fullmatch(self.text)
         return int(match[1]) if match else 0
 
@@ -143,7 +143,8 @@ class SectionText:
 
 
 _QUOTED: Final = re.compile(r"^[^\s:\"][^:\"\n]{0,79}: \"(?:[^\"\\]|\\.)*\"$")
-_LEFT_OUT: Final = re.compile(r"(\d+) older lines left out")
+#: Records from before may still say that the lines were older.
+_LEFT_OUT: Final = re.compile(r"(\d+) (?:older )?lines? left out")
 _HEADING: Final = re.compile(r"^\s*(?:#{1,6}\s*|\*\*)([^#*\n]{2,60}?)(?:\*\*)?\s*[:：]?\s*$")
 _BULLET: Final = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+(?=\S)")
 _RANGE: Final = r"\d{1,15}(?:\s*[-–]\s*\d{1,15})?"
@@ -380,10 +381,10 @@ def cap_ledger(
             del staying[line]
             going.append(line)
             total -= costs[line]
-        stand_in = _stand_in(going)
-        extra = sum(count(line_text(one)) for one in stand_in)
-        if total + extra + _heading_tokens((*staying, *stand_in), count) <= max_tokens:
-            return (*staying, *stand_in)
+        counted = stand_in(going)
+        extra = sum(count(line_text(one)) for one in counted)
+        if total + extra + _heading_tokens((*staying, *counted), count) <= max_tokens:
+            return (*staying, *counted)
     # Not even the line that stands for the others fits beside the rules.
     return tuple(staying)
 
@@ -409,7 +410,8 @@ def _staying(line: LedgerLine) -> tuple[int, int, int]:
     return weight, _LEAVING.index(line.kind), newest
 
 
-def _stand_in(going: Sequence[LedgerLine]) -> tuple[LedgerLine, ...]:
+def stand_in(going: Sequence[LedgerLine]) -> tuple[LedgerLine, ...]:
+    """Return the one line that stands for lines without room and cites their seqs, if any."""
     if not going:
         return ()
     number = sum(line.left_out or 1 for line in going)
@@ -418,7 +420,7 @@ def _stand_in(going: Sequence[LedgerLine]) -> tuple[LedgerLine, ...]:
 
 
 def _left_out_text(number: int) -> str:
-    return f"{number} older lines left out"
+    return f"{number} {'line' if number == 1 else 'lines'} left out"
 
 
 def _key(text: str) -> str:

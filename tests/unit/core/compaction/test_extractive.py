@@ -8,6 +8,7 @@ from app.core.compaction.extractive import extract_section
 from app.core.compaction.ledger import LedgerClass, LedgerLine, SectionText, print_section
 from app.core.compaction.section_budget import Budget, section_budget
 from app.core.events import Event
+from app.core.ranges import size, subtract, union
 from tests.builders import call, log, model, response, user
 
 WIDE = Budget(tokens=1_000, most_tokens=1_000)
@@ -107,7 +108,23 @@ def test_a_new_line_without_a_value_takes_the_place_of_none_with_one() -> None:
         budget=budget,
     )
 
-    assert [line.text for line in found.ledger] == carried
+    assert [line.text for line in found.ledger if not line.left_out] == carried
+
+
+def test_what_the_user_said_and_finds_no_room_is_counted_with_its_events() -> None:
+    said = [f"Crate KX-{number} stands on shelf {number} of hall 7." for number in range(40)]
+    budget = Budget(tokens=200, most_tokens=200)
+
+    first = section(*(user(text) for text in said), budget=budget)
+    kept = union(pair for line in first.ledger if not line.left_out for pair in line.seqs)
+    (counted,) = (line for line in first.ledger if line.left_out)
+    assert 0 < size(kept) < len(said)
+    assert counted.left_out == len(said) - size(kept)
+    assert counted.seqs == subtract(((1, len(said)),), kept)
+
+    # The next fold carries the count on.
+    second = section(user("hello"), seed=print_section(first), budget=budget)
+    assert [line.left_out for line in second.ledger if line.left_out] == [counted.left_out]
 
 
 def test_a_label_that_says_what_it_is_about_stays() -> None:
