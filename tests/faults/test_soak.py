@@ -29,6 +29,8 @@ ROUNDS: Final = 12
 WARM_ROUNDS: Final = 4
 #: What memory may grow by over all later rounds together; the allocator's own breath.
 GROWTH_BYTES: Final = 24 * 1024 * 1024
+#: How often the application is started and ended again.
+MORE_TIMES: Final = 3
 POLICY: Final = {
     "compaction": {
         "strategy": "interval",
@@ -123,9 +125,11 @@ async def test_nothing_is_left_when_the_application_has_ended(database_url: str)
     files = process.num_fds()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
-        await serve_once()
+        for _ in range(MORE_TIMES):
+            await serve_once()
         gc.collect()
 
     assert {task.get_name() for task in asyncio.all_tasks()} == before
-    assert process.num_fds() <= files
+    # Something else in this process may open a file meanwhile, but not one each time.
+    assert process.num_fds() < files + MORE_TIMES
     assert [str(each.message) for each in caught if each.category is ResourceWarning] == []
