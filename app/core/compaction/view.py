@@ -132,7 +132,12 @@ class PlanView:
         self.actual = facts.index
         self.index = planned_index(facts)
         self.folds = _shown_folds(self.index, planned_markers(facts.markers))
-        self.events = sorted(facts.events, key=lambda event: event.seq)
+        # Only what storage reads: a plan must not depend on what else a caller happens to know.
+        known = union((*self.actual.live, *read_again(facts.markers, policy)))
+        self.events = sorted(
+            (event for event in facts.events if contains(known, event.seq)),
+            key=lambda event: event.seq,
+        )
         self.live = tuple(event for event in self.events if self.index.is_live(event.seq))
         #: Masked events that are known all the same: an overlap may read them again.
         self.known_masked = tuple(

@@ -3,7 +3,7 @@
 import pytest
 
 from app.core.compaction.facts import Refusal
-from app.core.compaction.plan import Nothing, Plan, RangeRequest
+from app.core.compaction.plan import Nothing, Plan, RangeRequest, plan_next
 from app.core.copying import replace
 from app.core.lanes import Lane
 from app.core.ranges import contains
@@ -208,6 +208,22 @@ def test_the_question_being_answered_is_held_back() -> None:
     session.append(call("t", id="d", invocation_id="i2"), response("d", invocation_id="i2"))
     # Before the question first, then what happened since: never across it.
     assert spans(session.fold_all(chosen)) == [(1, 2), (4, 5)]
+
+
+def test_what_was_folded_has_no_say_in_what_is_open() -> None:
+    """The newest question was folded by hand; whoever still knows its header plans like others."""
+    session = Session(
+        user("first", invocation_id="i1"),
+        user("second", invocation_id="i1"),
+        user("third", invocation_id="i2"),
+    )
+    session.append(fold(3, 3))
+    chosen = policy(strategy="threshold", token_threshold=1, event_retention_size=1)
+    facts = session.facts()
+
+    assert {event.seq for event in facts.events} == {1, 2, 3}
+    live = [event for event in facts.events if event.seq != 3]
+    assert plan_next(facts, chosen) == plan_next(replace(facts, events=live), chosen)
 
 
 def test_a_question_that_is_pinned_too_still_parts_the_spans() -> None:
