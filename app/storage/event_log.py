@@ -374,19 +374,20 @@ _VISIBLE: Final[LiteralString] = (
             e.session_uid = $1
 """
 )
-# Along the log, or along an invocation: its events may lie far apart.
+# Along the log, or along an invocation: its events may lie far apart. No equality names the
+# invocation, since the order by it would then be that of the primary key as well.
 _IN_SPAN: Final[LiteralString] = """
+            AND $11::text IS NULL
             AND e.seq >= lower(span)
             AND e.seq < coalesce(upper(span), 9223372036854775807)
 """
 _OF_INVOCATION: Final[LiteralString] = """
-            AND (e.invocation_id, e.seq) >= ($11, lower(span))
+            AND (e.invocation_id, e.seq) >= ($11::text, lower(span))
             AND (e.invocation_id, e.seq) < ($11, coalesce(upper(span), 9223372036854775807))
 """
 _MATCHING: Final[LiteralString] = """
             AND ($9::double precision IS NULL OR e.event_at >= $9)
             AND ($10::text IS NULL OR e.author = $10)
-            AND ($11::text IS NULL OR e.invocation_id = $11)
             AND ($12::text IS NULL OR e.kind = $12)
             AND ($13::boolean IS NULL OR (e.marker IS NOT NULL) = $13)
             AND (
