@@ -16,7 +16,7 @@ from msgspec import Struct
 
 
 class PartBase(Struct, frozen=True, kw_only=True):
-    """What every kind of part may carry."""
+    """What every kind of part may carry; by name only, so that a kind's own fields stand first."""
 
     #: The model's thinking, not part of what it said.
     thought: bool = False
@@ -30,13 +30,13 @@ class PartBase(Struct, frozen=True, kw_only=True):
     extra: str | None = None
 
 
-class Text(PartBase, frozen=True, kw_only=True):
+class Text(PartBase, frozen=True):
     """A piece of text; may be empty when it only carries a signature."""
 
     text: str
 
 
-class FunctionCall(PartBase, frozen=True, kw_only=True):
+class FunctionCall(PartBase, frozen=True):
     """The model asks for a tool."""
 
     #: As the model gave it; None when it gave none. May repeat inside a session.
@@ -49,7 +49,7 @@ class FunctionCall(PartBase, frozen=True, kw_only=True):
     long_running: bool = False
 
 
-class InlineData(PartBase, frozen=True, kw_only=True):
+class InlineData(PartBase, frozen=True):
     """Media bytes in base64 (standard alphabet)."""
 
     mime_type: str
@@ -57,7 +57,7 @@ class InlineData(PartBase, frozen=True, kw_only=True):
     display_name: str | None = None
 
 
-class FileData(PartBase, frozen=True, kw_only=True):
+class FileData(PartBase, frozen=True):
     """Media by reference."""
 
     file_uri: str
@@ -65,7 +65,7 @@ class FileData(PartBase, frozen=True, kw_only=True):
     display_name: str | None = None
 
 
-class FunctionResponse(PartBase, frozen=True, kw_only=True):
+class FunctionResponse(PartBase, frozen=True):
     """A tool's result."""
 
     id: str | None
@@ -78,21 +78,21 @@ class FunctionResponse(PartBase, frozen=True, kw_only=True):
     media: tuple[InlineData | FileData, ...] = ()
 
 
-class ExecutableCode(PartBase, frozen=True, kw_only=True):
+class ExecutableCode(PartBase, frozen=True):
     """Code that the model runs at the provider."""
 
     code: str
     language: str
 
 
-class CodeExecutionResult(PartBase, frozen=True, kw_only=True):
+class CodeExecutionResult(PartBase, frozen=True):
     """What that code gave."""
 
     outcome: str
     output: str
 
 
-class Opaque(PartBase, frozen=True, kw_only=True):
+class Opaque(PartBase, frozen=True):
     """A provider's block that must travel verbatim."""
 
     provider: str

@@ -337,7 +337,12 @@ class Event(Struct, frozen=True, kw_only=True):
         """Tell whether the model produced the event; whatever calls a tool is the model's."""
         if self.role is None or self.marker is not None:
             return False
-        return self.has_model_role or any(isinstance(part, FunctionCall) for part in self.parts)
+        if self.has_model_role:
+            return True
+        for part in self.parts:  # noqa: SIM110  a third of the time of `any`
+            if isinstance(part, FunctionCall):
+                return True
+        return False
 
     @property
     def has_model_role(self) -> bool:

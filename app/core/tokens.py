@@ -71,7 +71,7 @@ def counted(part: Part, tokens: int, rule: ModelRule | None) -> int:
         tokens: as counted at append.
         rule: of the model; without one, media stay as they were counted.
     """
-    if rule is None or not isinstance(part, InlineData | FileData):
+    if rule is None or not isinstance(part, (InlineData, FileData)):
         return tokens
     media = rule.media
     kind = part.mime_type.partition("/")[0] if part.mime_type else ""

@@ -127,31 +127,31 @@ def _trimmed(fields: Packed, usual: Packed) -> Packed:
 
 
 _BASE_FIELDS: Final = ("thought", "signature", "signed_by", "extra")
-#: By kind: the type, and its own fields in their order. What a row leaves out has its default.
-_PARTS: Final[tuple[tuple[Callable[..., Part], tuple[str, ...]], ...]] = (
-    (Text, ("text",)),
-    (FunctionCall, ("id", "name", "args", "args_text", "long_running")),
-    (FunctionResponse, ("id", "name", "response", "response_text", "is_error", "media")),
-    (InlineData, ("mime_type", "data", "display_name")),
-    (FileData, ("file_uri", "mime_type", "display_name")),
-    (ExecutableCode, ("code", "language")),
-    (CodeExecutionResult, ("outcome", "output")),
-    (Opaque, ("provider", "type", "raw", "text")),
+#: By kind: the type, whose own fields stand in the order in which they are packed.
+_PARTS: Final[tuple[Callable[..., Part], ...]] = (
+    Text,
+    FunctionCall,
+    FunctionResponse,
+    InlineData,
+    FileData,
+    ExecutableCode,
+    CodeExecutionResult,
+    Opaque,
 )
+#: Where a result's media stand.
+_MEDIA_AT: Final = 5
 
 
 def unpack_part(packed: Packed) -> Part:
-    """Return the part of :func:`pack_part`."""
+    """Return the part of :func:`pack_part`. What a row leaves out has its default."""
     kind, base, *own = packed
-    make, names = _PARTS[kind]
-    fields = dict(zip(names, own))  # noqa: B905  fewer values than names
-    if "media" in fields:
-        fields["media"] = tuple([unpack_part(item) for item in fields["media"]])
+    if kind == _RESPONSE and len(own) > _MEDIA_AT:
+        own[_MEDIA_AT] = tuple([unpack_part(item) for item in own[_MEDIA_AT]])
+    if not base:
+        return _PARTS[kind](*own)
     if base == 1:
-        fields["thought"] = True
-    elif base:
-        fields.update(zip(_BASE_FIELDS, base, strict=True))
-    return make(**fields)
+        return _PARTS[kind](*own, thought=True)
+    return _PARTS[kind](*own, **dict(zip(_BASE_FIELDS, base, strict=True)))
 
 
 # What follows from the event alone
@@ -182,8 +182,7 @@ def pack_derived(event: Event) -> str:
         event.prompt_tokens,
         _packed_cache(event.cache_metadata),
     ]
-    usual: Packed = ["", 0, None, None, None, [], None, None, None, None, None]
-    return canonical_json(_trimmed(fields, usual))
+    return canonical_json(_trimmed(fields, _USUAL_RARER))
 
 
 def _packed_cache(cache: CacheMetadata | None) -> Packed | None:
@@ -211,9 +210,8 @@ def unpack_cache_record(row: Row) -> CacheRecord:
 
 
 _NO_IDS: Final[frozenset[str]] = frozenset()
-_USUAL_DERIVED: Final[Packed] = [
-    *(None, [], [], "", 0, None, None, None, [], None, None, None, None, None)
-]
+#: What the trailing fields of ``derived`` have when they are left out.
+_USUAL_RARER: Final[Packed] = ["", 0, None, None, None, [], None, None, None, None, None]
 
 
 def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
@@ -227,11 +225,7 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
     """
     if derive is not None and row["derived_version"] < DERIVED_VERSION:
         return _derived_again(row, lane, derive)
-    fields = orjson.loads(row["derived"])
-    if len(fields) < len(_USUAL_DERIVED):
-        fields += _USUAL_DERIVED[len(fields) :]
-    role, parts, part_tokens, node_path, flags, compiled_seq, compiled_fingerprint = fields[:7]
-    response_id, long_running_ids, heard, said, error_code, prompt_tokens, cache = fields[7:14]
+    role, parts, part_tokens, *rest = orjson.loads(row["derived"])
     resolved, marker, requested_ids = row["resolved"], row["marker"], row["requested_ids"]
     place, owners = (None, ()) if resolved is None else unpack_resolved(resolved, lane)
     return Event(
@@ -241,7 +235,6 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
         invocation_id=row["invocation_id"],
         timestamp=row["event_at"],
         lane=lane,
-        node_path=node_path,
         role=role,
         # Nearly every event has one.
         parts=(
@@ -250,23 +243,34 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
             else tuple([unpack_part(part) for part in parts])
         ),
         part_tokens=tuple(part_tokens),
-        input_transcription=heard,
-        output_transcription=said,
-        long_running_ids=frozenset(long_running_ids) if long_running_ids else _NO_IDS,
         requested_ids=_NO_IDS if requested_ids is None else unpack_ids(requested_ids),
-        is_transfer=bool(flags & _IS_TRANSFER),
-        is_live_session=bool(flags & _IS_LIVE),
-        skips_summarization=bool(flags & _SKIPS_SUMMARIZATION),
-        error_code=error_code,
-        compiled_seq=compiled_seq,
-        compiled_fingerprint=compiled_fingerprint,
-        prompt_tokens=prompt_tokens,
-        cache_metadata=None if cache is None else _cache(cache),
-        response_id=response_id,
         place=place,
         owners=owners,
         marker=None if marker is None else unpack_marker(marker),
+        **(_rarer(rest) if rest else {}),
     )
+
+
+def _rarer(packed: Packed) -> dict[str, Any]:
+    """Return the fields that few events have, by name."""
+    packed += _USUAL_RARER[len(packed) :]
+    node_path, flags, compiled_seq, compiled_fingerprint, response_id = packed[:5]
+    long_running_ids, heard, said, error_code, prompt_tokens, cache = packed[5:11]
+    return {
+        "node_path": node_path,
+        "is_transfer": bool(flags & _IS_TRANSFER),
+        "is_live_session": bool(flags & _IS_LIVE),
+        "skips_summarization": bool(flags & _SKIPS_SUMMARIZATION),
+        "compiled_seq": compiled_seq,
+        "compiled_fingerprint": compiled_fingerprint,
+        "response_id": response_id,
+        "long_running_ids": frozenset(long_running_ids),
+        "input_transcription": heard,
+        "output_transcription": said,
+        "error_code": error_code,
+        "prompt_tokens": prompt_tokens,
+        "cache_metadata": None if cache is None else _cache(cache),
+    }
 
 
 def _cache(packed: Packed) -> CacheMetadata:

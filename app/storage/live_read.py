@@ -11,9 +11,10 @@ and of other lanes is looked at; a test counts the rows.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Final, LiteralString
+from typing import Final, LiteralString, TypeAlias
 from uuid import UUID
 
 import orjson
@@ -66,6 +67,7 @@ def reader_values(reader: Reader) -> tuple[str | None, str, str, str]:
 # Every row of a read has these columns; what it is says `row_kind`: s session, l lane, o the event
 # of the call that opened the scope, e event, r the newest reply if it is not read any more.
 # $6 is the version below which an event is derived again, from its raw text.
+_ByKind: TypeAlias = defaultdict[str, list[Row]]
 _EVENT: Final[LiteralString] = """
     e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived, e.derived_version,
     e.resolved, e.requested_ids::text AS requested_ids, e.marker, e.source_format, e.item_part,
@@ -163,7 +165,12 @@ _READ: Final[LiteralString] = (
         FROM live_events AS e
         CROSS JOIN LATERAL unnest(e.owner_seqs) AS o (seq)
         CROSS JOIN log
-        WHERE o.seq IS NOT NULL AND NOT log.live @> o.seq AND NOT log.rewound @> o.seq
+        WHERE
+            -- Few events have owners, and nothing is to be set up for the others.
+            e.owner_seqs IS NOT NULL
+            AND o.seq IS NOT NULL
+            AND NOT log.live @> o.seq
+            AND NOT log.rewound @> o.seq
     ),
     masked_answers AS (
         SELECT a.answer_seq AS seq
@@ -371,7 +378,7 @@ async def read_live(
     before: ReadBefore | None,
 ) -> LogRead | None:
     """Read what the reader sees now: one statement, one round trip."""
-    rows = await fetch(
+    rows = await _fetch(
         connection,
         READ_LIVE,
         key.uid,
@@ -387,10 +394,10 @@ async def read_live(
     return None if read is None else replace(read, beside=_beside(rows, read.incarnation))
 
 
-def _beside(rows: Sequence[Row], incarnation: UUID) -> ReadBeside:
+def _beside(rows: _ByKind, incarnation: UUID) -> ReadBeside:
     learnt: Learnt | None = None
     standing: CompactionStanding | None = None
-    for row in _of_kind(rows, "c"):
+    for row in rows["c"]:
         reports, ratio, deviation, percent, limit_tokens = orjson.loads(row["derived"])
         learnt = Learnt(
             reports=reports,
@@ -399,7 +406,7 @@ def _beside(rows: Sequence[Row], incarnation: UUID) -> ReadBeside:
             percent=percent,
             limit_tokens=limit_tokens,
         )
-    for row in _of_kind(rows, "p"):
+    for row in rows["p"]:
         policy, app_policy, live_events, tokens_live, invocations_new, tokens_tried = json.loads(
             row["derived"]
         )
@@ -444,7 +451,7 @@ async def read_at(
 ) -> LogRead | None:
     """Read what the reader saw with the head at ``as_of_seq``; the markers are those up to it."""
     index = resolve((marker.seq, marker.marker) for marker in markers)
-    rows = await fetch(
+    rows = await _fetch(
         connection,
         _READ_AT,
         key.uid,
@@ -484,7 +491,7 @@ async def read_all(
     connection: AsyncConnection, key: SessionKey, reader: Reader, derive: Derive
 ) -> LogRead | None:
     """Read every event up to the head, however it is read now."""
-    rows = await fetch(connection, _READ_ALL, key.uid, DERIVED_VERSION, FOREVER)
+    rows = await _fetch(connection, _READ_ALL, key.uid, DERIVED_VERSION, FOREVER)
     return _log_read(key, reader, rows, derive, has_all=True)
 
 
@@ -499,7 +506,7 @@ async def read_all_at(
 ) -> LogRead | None:
     """Read every event up to ``as_of_seq``, with the index and state of then."""
     index = resolve((marker.seq, marker.marker) for marker in markers)
-    rows = await fetch(connection, _READ_ALL, key.uid, DERIVED_VERSION, as_of_seq)
+    rows = await _fetch(connection, _READ_ALL, key.uid, DERIVED_VERSION, as_of_seq)
     state = await replayed_state(connection, key, index, up_to_seq=as_of_seq)
     return _log_read(key, reader, rows, derive, then=(index, state), has_all=True)
 
@@ -507,10 +514,17 @@ async def read_all_at(
 # One shape of rows for all reads, sorted out in one pass.
 
 
+async def _fetch(connection: AsyncConnection, statement: LiteralString, *values: object) -> _ByKind:
+    rows: _ByKind = defaultdict(list)
+    for row in await fetch(connection, statement, *values):
+        rows[row["row_kind"]].append(row)
+    return rows
+
+
 def _log_read(
     key: SessionKey,
     reader: Reader,
-    rows: Sequence[Row],
+    rows: _ByKind,
     derive: Derive,
     *,
     then: tuple[Index, Mapping[str, Json]] | None = None,
@@ -522,18 +536,18 @@ def _log_read(
     Args:
         key: the session's.
         reader: who reads.
-        rows: of one of the statements.
+        rows: of one of the statements, by what they are.
         derive: for rows of an older version.
         then: index and session state of an earlier position.
         before: what an earlier read told.
         has_all: every event is among the rows.
     """
-    lanes = {row["lane"]: unpack_lane(orjson.loads(row["derived"])) for row in _of_kind(rows, "l")}
-    events = [unpack_event(row, lanes[row["lane"]], derive) for row in _of_kind(rows, "e")]
+    lanes = {row["lane"]: unpack_lane(orjson.loads(row["derived"])) for row in rows["l"]}
+    events = [unpack_event(row, lanes[row["lane"]], derive) for row in rows["e"]]
     events.sort(key=attrgetter("seq"))
-    openings = [unpack_event(row, lanes[row["lane"]], derive) for row in _of_kind(rows, "o")]
-    gone = [unpack_event(row, lanes[row["lane"]], derive) for row in _of_kind(rows, "r")]
-    for row in _of_kind(rows, "s"):
+    openings = [unpack_event(row, lanes[row["lane"]], derive) for row in rows["o"]]
+    gone = [unpack_event(row, lanes[row["lane"]], derive) for row in rows["r"]]
+    for row in rows["s"]:
         # Large integers of the state survive json, not orjson.
         incarnation, app_name, user_id, index, live, rewound, state, app, user = json.loads(
             row["derived"]
@@ -570,10 +584,6 @@ def _index_digest(index: str | None, live: str, rewound: str) -> str:
     """Return what READ_LIVE compares: one answer is not to be taken for another's."""
     text = f"{live} {rewound} {index or ''}"
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _of_kind(rows: Sequence[Row], kind: str) -> Iterator[Row]:
-    return (row for row in rows if row["row_kind"] == kind)
 
 
 def _opening_args(events: Iterable[Event], scope: str | None) -> str | None:

@@ -34,31 +34,39 @@ def lower(events: Events, inputs: CompileInput, report: Report) -> Contents:
     opening = opening_content(inputs) if is_start else None
     contents: list[Content] = [] if opening is None else [opening]
     for event in events:
-        contents.extend(_contents_of(event, inputs, report))
+        _lower_event(event, contents, inputs, report)
     if not contents and is_start:
         report.warnings.append("empty_contents")
     return tuple(contents)
 
 
-def _contents_of(event: Event, inputs: CompileInput, report: Report) -> list[Content]:
+def _lower_event(
+    event: Event, contents: list[Content], inputs: CompileInput, report: Report
+) -> None:
+    """Add what the event says: a content for each run of parts of one role."""
     segment = event.segment
     pinned = inputs.index.pinned
     if pinned and segment is Segment.HISTORY and contains(pinned, event.seq):
         segment = Segment.PINS
+    rule = inputs.rule
     # google-adk sends each event as one content, in the event's role.
     own_role: Role = "model" if event.has_model_role else "user"
     is_adk = inputs.options.preset == "adk"
-    runs: list[tuple[Role, list[PlacedPart]]] = []
+    run_role: Role = own_role
+    run: list[PlacedPart] = []
     for part, tokens in zip(event.parts, event.part_tokens, strict=True):
         role = own_role if is_adk else _role(part, own_role)
         if not _is_said(part, role, event, inputs, report):
             continue
-        placed = PlacedPart(part, event.seq, segment, tokens=counted(part, tokens, inputs.rule))
-        if runs and runs[-1][0] == role:
-            runs[-1][1].append(placed)
-        else:
-            runs.append((role, [placed]))
-    return [_content(role, tuple(parts), event) for role, parts in runs]
+        if role != run_role:
+            if run:
+                contents.append(_content(run_role, tuple(run), event))
+                run = []
+            run_role = role
+        in_model = tokens if rule is None else counted(part, tokens, rule)
+        run.append(PlacedPart(part, event.seq, segment, tokens=in_model))
+    if run:
+        contents.append(_content(run_role, tuple(run), event))
 
 
 def _content(role: Role, parts: tuple[PlacedPart, ...], event: Event) -> Content:

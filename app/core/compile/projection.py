@@ -10,12 +10,13 @@ with what came after.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from app.core.calibration import Calibration
 from app.core.compile.inputs import CompileResult
 from app.core.compile.order import is_reply
 from app.core.compile.render import chained_parts
-from app.core.contents import PlacedPart, Segment
+from app.core.contents import Segment
 from app.core.events import Event, Events
 from app.core.lanes import Reader
 from app.core.tokens import CountTokens, part_tokens
@@ -72,16 +73,15 @@ def count_result(
     by_segment |= result.settled.by_segment
     for content in result.contents:
         for placed in content.parts:
-            by_segment[placed.segment] += _tokens(placed, count)
+            by_segment[placed.segment] += placed.tokens or part_tokens(placed.part, count)
     before = result.settled.up_to or (system_tokens + tools_tokens,)
-    up_to = [before[-1]]
-    for _, part in chained_parts(result.rendered):
-        up_to.append(up_to[-1] + _tokens(part.placed, count))
-    return Counted(by_segment=by_segment, up_to=(*before[:-1], *up_to))
-
-
-def _tokens(placed: PlacedPart, count: CountTokens) -> int:
-    return placed.tokens or part_tokens(placed.part, count)
+    chained = [
+        part.placed.tokens or part_tokens(part.placed.part, count)
+        for _, part in chained_parts(result.rendered)
+    ]
+    return Counted(
+        by_segment=by_segment, up_to=(*before[:-1], *accumulate(chained, initial=before[-1]))
+    )
 
 
 def project(

@@ -51,8 +51,9 @@ def render(
     rendered = tuple([_rendered(content, wire) for content in with_emitted_ids(contents, inputs)])
     head = head_of(format_name=wire.name, model=inputs.options.model, tools=tools, system=system)
     before = settled.chain or (head,)
-    chain = (*before[:-1], *chain_of(before[-1], _hashed(rendered, ephemeral=False)))
-    prefix_count = settled.part_count + _prefix_count(rendered)
+    lasting, ephemeral, prefix_count = _hashed(rendered)
+    chain = (*before[:-1], *chain_of(before[-1], lasting))
+    prefix_count += settled.part_count
     return CompileResult(
         contents=contents,
         rendered=rendered,
@@ -61,7 +62,7 @@ def render(
         chain=chain,
         fingerprint=chain[-1],
         prefix_fingerprint=chain[prefix_count],
-        sent_fingerprint=chain_of(chain[-1], _hashed(rendered, ephemeral=True))[-1],
+        sent_fingerprint=chain_of(chain[-1], ephemeral)[-1],
         prefix_count=prefix_count,
         repairs=by_seq((*settled.repairs, *report.repairs)),
         pending=tuple(report.pending),
@@ -220,10 +221,17 @@ def _marked(rendered: Sequence[RenderedContent], wire: Format) -> tuple[Rendered
     """Return the contents with the markers in their texts; the chain never sees those."""
     return tuple(
         replace(content, parts=tuple(_with_marker(part, wire) for part in content.parts))
-        if any(part.placed.marker for part in content.parts)
+        if _has_marker(content)
         else content
         for content in rendered
     )
+
+
+def _has_marker(content: RenderedContent) -> bool:
+    for part in content.parts:  # noqa: SIM110  a third of the time of `any`
+        if part.placed.marker is not None:
+            return True
+    return False
 
 
 def _with_marker(part: RenderedPart, wire: Format) -> RenderedPart:
@@ -250,23 +258,21 @@ def after(rendered: Sequence[RenderedContent], count: int) -> tuple[RenderedCont
     return tuple(left)
 
 
-def _hashed(rendered: Sequence[RenderedContent], *, ephemeral: bool) -> list[tuple[str, str]]:
-    return [
-        (content.role, part.text)
-        for content in rendered
-        for part in content.parts
-        if part.placed.ephemeral is ephemeral
-    ]
-
-
-def _prefix_count(rendered: Sequence[RenderedContent]) -> int:
-    """Return the number of chained parts up to the content that ends the prefix."""
-    count = prefix_count = 0
+def _hashed(
+    rendered: Sequence[RenderedContent],
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]], int]:
+    """Return role and text of the parts that the chain counts, of the ephemeral ones, and how many
+    of the chain's stand up to the content that ends the prefix."""
+    lasting: list[tuple[str, str]] = []
+    ephemeral: list[tuple[str, str]] = []
+    prefix_count = 0
     for content in rendered:
-        count += sum(not part.placed.ephemeral for part in content.parts)
+        role = content.role
+        for part in content.parts:
+            (ephemeral if part.placed.ephemeral else lasting).append((role, part.text))
         if content.content.ends_prefix:
-            prefix_count = count
-    return prefix_count
+            prefix_count = len(lasting)
+    return lasting, ephemeral, prefix_count
 
 
 def with_emitted_ids(contents: Contents, inputs: CompileInput) -> Contents:

@@ -1,4 +1,5 @@
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -40,6 +41,12 @@ def test_value_has_one_text(value: Json, text: str) -> None:
 
 def test_key_order_stays_as_it_was_given() -> None:
     assert canonical_json({"z": 1, "a": 2}) == '{"z":1,"a":2}'
+
+
+def test_every_character_is_written_as_the_library_writes_it() -> None:
+    text = "".join(map(chr, range(sys.maxunicode + 1)))
+
+    assert json_string(text) == json.dumps(clean_text(text), ensure_ascii=False)
 
 
 def test_text_that_spells_an_escape_is_no_escape() -> None:

@@ -104,7 +104,8 @@ class _Pairing:
                 paired.append(item)
             else:
                 paired.extend(item.events)
-                paired.extend(self._answer(call) for call in item.calls)
+                if item.calls:
+                    paired.extend([self._answer(call) for call in item.calls])
         self._report.calls.extend(self._calls)
         return tuple(paired)
 
@@ -200,6 +201,8 @@ class _Pairing:
             group = _Group(response_seq)
             self._groups_and_events.append(group)
         group.events.append(said)
+        if not _has(event, _CALLS):
+            return
         for part_index, part in _original_calls(event):
             call = _Call(event, part, response_seq)
             self._calls[event.seq, part_index] = call
@@ -253,8 +256,6 @@ def _response_seq(event: Event) -> int:
 
 def _original_calls(event: Event) -> Iterable[tuple[int, FunctionCall]]:
     """Yield each call with its index among the parts as appended."""
-    if not _has(event, _CALLS):
-        return
     indexes = event.kept_parts or range(len(event.parts))
     for part_index, part in zip(indexes, event.parts, strict=True):
         if isinstance(part, FunctionCall):
