@@ -7,7 +7,7 @@ events before it (its seq, owners, place, the ranges of a marker) is added at ap
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -242,9 +242,20 @@ class PolicyChange:
 
 Marker: TypeAlias = Fold | Rewind | Pin | Unpin | Elision | Undo | Activation | PolicyChange
 
-#: The kind of an event that is no marker.
+#: What an event is: a message, or a kind of marker.
+EventKind: TypeAlias = Literal[
+    "message",
+    "compaction",
+    "rewind",
+    "pin",
+    "unpin",
+    "elision",
+    "deactivation",
+    "activation",
+    "policy",
+]
 MESSAGE: Final = "message"
-KIND_BY_MARKER: Final[Mapping[type[Marker], str]] = {
+KIND_BY_MARKER: Final[Mapping[type[Marker], EventKind]] = {
     Fold: "compaction",
     Rewind: "rewind",
     Pin: "pin",
@@ -328,7 +339,7 @@ class Event(Struct, frozen=True, kw_only=True):
     notes: tuple[tuple[str, str], ...] = ()
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> EventKind:
         """Return ``message`` for an ordinary event, else what kind of marker it is."""
         return MESSAGE if self.marker is None else KIND_BY_MARKER[type(self.marker)]
 

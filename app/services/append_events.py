@@ -213,7 +213,7 @@ class AppendEvents:
         self, rows: Sequence[NewEvent], appended: Sequence[AppendedEvent], *, source: str
     ) -> None:
         repeated = sum(each.is_duplicate for each in appended)
-        kinds = Counter(row.event.kind for row in rows)
+        kinds: Counter[str] = Counter(row.event.kind for row in rows)
         self._meter.appended(kinds, source=source, repeated=repeated)
 
     async def lock(

@@ -116,7 +116,7 @@ async def test_a_cursor_of_other_filters_is_refused(api: Api) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["limit=1001", "after_seq=-1", "after_seq=x", f"after_seq={2**70}", "status=dead",
+    ["limit=1001", "after_seq=-1", "after_seq=x", f"after_seq={2**70}", "status=dead", "kind=fold",
      "nonsense=1", "after_time=never", "author=%00", "as_of_seq=99"],
 )  # fmt: skip
 async def test_a_wrong_query_is_named(api: Api, query: str) -> None:

@@ -18,6 +18,7 @@ from app.api.schemas.fields import (
 )
 from app.api.schemas.sessions import NewSessionRequest
 from app.core.canonical import Json, canonical_json, json_string
+from app.core.events import EventKind
 from app.core.json_text import split_members
 from app.core.lanes import Reader
 from app.formats.adk import parse_time
@@ -188,8 +189,8 @@ class EventsQuery(ReaderQuery):
     """Only events of this very branch."""
     invocation_id: Word | None = None
     """Only events of this invocation."""
-    kind: Word | None = None
-    """`message`, or a kind of marker, as in `fold` or `rewind`."""
+    kind: EventKind | None = None
+    """Only messages, or only markers of one kind."""
     status: Literal["live", "masked", "rewound", "marker"] | None = None
     """Only events that are read so at the head."""
     as_of_seq: Position | None = None
