@@ -39,5 +39,11 @@ _LAST: Final[LiteralString] = """
         CROSS JOIN LATERAL json_each(l.replies) AS newest (author, value)
         WHERE l.session_uid = $1
     ) AS replied
-    LEFT JOIN events AS reply ON reply.session_uid = $1 AND reply.seq = replied.seq
+    LEFT JOIN LATERAL (
+        SELECT e.created_at
+        FROM events AS e
+        WHERE e.session_uid = $1 AND e.seq >= replied.seq AND e.seq <= replied.seq
+        ORDER BY e.seq
+        OFFSET 0
+    ) AS reply ON true
 """

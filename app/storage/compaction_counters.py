@@ -85,7 +85,8 @@ OPEN_CALLS: Final[LiteralString] = """
     CROSS JOIN LATERAL (
         SELECT c.seq, c.part_index
         FROM calls AS c
-        WHERE c.session_uid = $1 AND c.seq = own.seq
+        WHERE c.session_uid = $1 AND c.seq >= own.seq AND c.seq <= own.seq
+        ORDER BY c.seq, c.part_index
         OFFSET 0
     ) AS asked
     LEFT JOIN LATERAL (

@@ -303,7 +303,11 @@ _UPDATE: Final[LiteralString] = """
             (
                 SELECT e.created_at
                 FROM events AS e
-                WHERE e.session_uid = $1 AND e.seq = changed.head_seq
+                WHERE
+                    e.session_uid = $1
+                    AND e.seq >= changed.head_seq
+                    AND e.seq <= changed.head_seq
+                ORDER BY e.seq
             ),
             d.created_at
         ) + $4::bigint * interval '1 second'

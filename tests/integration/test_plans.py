@@ -21,12 +21,14 @@ from app.core.resolve import Facts, Resolver
 from app.ports import SessionKey
 from app.storage import (
     cache_records,
+    cache_uses,
     event_log,
     facts,
     insert_events,
     live_read,
     log_head,
     markers,
+    sessions,
     state,
 )
 from app.storage.codec import DERIVED_VERSION
@@ -313,6 +315,17 @@ async def test_where_a_log_stands_is_read_without_the_log(large: Large) -> None:
     assert _rows(plan, "events") == pytest.approx(1 + 4, abs=ROUNDING)
     assert _rows(plan, "calls", "answers") <= 2 + ROUNDING
     assert _buffers(plan) < 60
+
+
+async def test_what_a_session_looks_up_by_position_is_one_row(large: Large) -> None:
+    database, key = large
+
+    for plan in (
+        await _plan(database, cache_uses._LAST, key.uid),
+        await _plan(database, sessions._UPDATE, key.uid, "{}", "{}", 60),
+    ):
+        assert _rows(plan, "events") <= 1
+        assert _buffers(plan) < 60
 
 
 async def test_an_append_that_follows_the_head_looks_at_no_event(
