@@ -108,10 +108,21 @@ def _fill(
     # What the user said with weight may take more than the share; the rest gets what is left of it.
     cap = budget.most_tokens - header
     rest = [one for one in fresh if one.line.kind is not LedgerClass.RULE]
-    chosen = _chosen(known, rest, cap - rules, cap - (budget.tokens - header), count)
+    stretch = cap - (budget.tokens - header)
+    chosen = _chosen(known, rest, cap - rules, stretch, count)
+    counted = _counted(rest, chosen)
+    if counted:
+        # Their line wants room too: the least of those chosen makes it, not the oldest.
+        room = cap - rules - sum(_cost(line, count) for line in counted)
+        chosen = _chosen(known, rest, room, stretch, count)
+        counted = _counted(rest, chosen)
     new = [one.line for one in fresh if one.line.kind is LedgerClass.RULE or one.line in chosen]
-    no_room = [one.line for one in rest if one.is_weighty and one.line not in chosen]
-    return cap_ledger((*known, *new, *stand_in(no_room)), cap, count)
+    return cap_ledger((*known, *new, *counted), cap, count)
+
+
+def _counted(rest: Sequence[Candidate], chosen: set[LedgerLine]) -> tuple[LedgerLine, ...]:
+    """Return the line that counts what the user said with weight and found no room."""
+    return stand_in([one.line for one in rest if one.is_weighty and one.line not in chosen])
 
 
 def _chosen(

@@ -248,7 +248,7 @@ def test_the_oldest_lines_of_the_lowest_class_become_one_that_cites_them() -> No
 
     capped = cap_ledger([*lines, rule], 45, count)
 
-    assert capped[-1].text.endswith(" lines left out")
+    assert capped[-1].text.endswith(" left out")
     assert capped[-1].seqs == of_seqs(range(1, 9 - len(capped) + 2))
     assert [one.seqs for one in capped[:-2]] == [one.seqs for one in lines[-(len(capped) - 2) :]]
     assert rule in capped
