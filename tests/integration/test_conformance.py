@@ -34,8 +34,6 @@ from tests.benchmarks.survival import (
 )
 from tests.planting import ROUNDS
 
-pytestmark = pytest.mark.slow
-
 #: A last section takes at most this part of all that it stands for, in characters.
 MOST_LEFT: Final = 0.45
 #: Below this part of a session the canaries do not fit.
@@ -51,6 +49,7 @@ def client() -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=NAMES)
 def test_every_kind_survives_every_round_over_http(client: httpx.Client, row: KitRow) -> None:
     runs = runs_of(row, lambda: OverHttp(client))
