@@ -70,8 +70,8 @@ bench-load: $(STAMP) ## measure many agents at once on one service and two; take
 bench-history: $(STAMP) ## measure what a million masked events cost; takes some minutes
 	$(BIN)/python -m tests.benchmarks.bench_history $(BENCH_ARGS)
 
-bench-long: $(STAMP) ## hold a conversation of 10,000 turns; takes some ten minutes
-	$(BIN)/python -m tests.benchmarks.bench_long_run
+bench-long: $(STAMP) ## hold a conversation of 10,000 turns; takes some five minutes
+	$(BIN)/python -m tests.benchmarks.bench_long_run $(BENCH_ARGS)
 
 image: ## build the Dockerfile without a container engine and run the result; as root on Debian
 	deploy/image/build-without-docker $(IMAGE_FOLDER)
