@@ -59,6 +59,7 @@ check: lint types imports test ## all of the above
 
 bench: $(STAMP) ## measure compile against google-adk, simulate prices of folding; takes some minutes
 	$(BIN)/python -m tests.benchmarks.bench_compile $(BENCH_ARGS)
+	$(BIN)/python -m tests.benchmarks.bench_engines
 	$(BIN)/python -m tests.benchmarks.simulate_prices
 
 bench-append: $(STAMP) ## measure appends beside their floor, and the event loop; takes a minute

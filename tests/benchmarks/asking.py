@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import httpx
@@ -19,6 +20,16 @@ def checked(answer: httpx.Response) -> Any:
     if not answer.is_success:
         raise RuntimeError(f"{answer.request.url} answered {answer.status_code}: {answer.text}")
     return answer.json()
+
+
+async def made_database(server_url: str, name: str) -> str:
+    """Make a database on a server; return its URL."""
+    connection = await asyncpg.connect(server_url)
+    try:
+        await connection.execute(f'CREATE DATABASE "{name}"')
+    finally:
+        await connection.close()
+    return urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
 
 
 async def tidy_up(url: str) -> None:

@@ -29,14 +29,12 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
-import asyncpg
 import httpx
 
 from app.cli.service_process import running_service
 from app.storage.embedded import EmbeddedPostgres
-from tests.benchmarks.asking import checked, events_read, tidy_up
+from tests.benchmarks.asking import checked, events_read, made_database, tidy_up
 from tests.benchmarks.google_adk import GoogleAdk, compaction, quiet
 from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
 from tests.benchmarks.workload import AGENT, EVENTS_PER_INVOCATION, LIVE_EVENTS, START_S, events
@@ -134,8 +132,8 @@ class _Peers:
 
 
 async def _measure_all(server_url: str, sizes: list[int]) -> tuple[list[Row], list[ColdRow]]:
-    ours = await _database(server_url, "ours")
-    adk = GoogleAdk(await _database(server_url, "google_adk"))
+    ours = await made_database(server_url, "ours")
+    adk = GoogleAdk(await made_database(server_url, "google_adk"))
     settings = {"DATABASE_URL": ours, "MIGRATE_ON_START": "true", "MAX_BATCH_EVENTS": str(BATCH)}
     try:
         with (
@@ -169,15 +167,6 @@ def _running_floor(url: str) -> Iterator[str]:
     finally:
         process.terminate()
         process.communicate()
-
-
-async def _database(server_url: str, name: str) -> str:
-    connection = await asyncpg.connect(server_url)
-    try:
-        await connection.execute(f'CREATE DATABASE "{name}"')
-    finally:
-        await connection.close()
-    return urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
 
 
 async def _measure(peers: _Peers, masked: int) -> Row:

@@ -5,20 +5,33 @@ large sizes; the rows are what its own service would have written.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+import logging
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import asyncpg
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.apps import compaction as engine
+from google.adk.apps.app import App, EventsCompactionConfig
+from google.adk.apps.base_events_summarizer import BaseEventsSummarizer
+from google.adk.events.event import Event as AdkEvent
+from google.adk.events.event_actions import EventActions, EventCompaction
 from google.adk.flows.llm_flows.context import _contents
+from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.database_session_service import DatabaseSessionService
+from google.adk.sessions.session import Session
+from google.genai import types
 
 from tests.benchmarks.measuring import Stopwatch
 from tests.benchmarks.workload import AGENT
 
 _APP: Final = "bench"
 _USER: Final = "user"
+#: What a summary says, whatever it is of.
+_SAID: Final = "The user asked for the state of many orders; every one is held at a hub. " * 6
 _COLUMNS: Final = (
     "id", "app_name", "user_id", "session_id", "invocation_id", "timestamp", "event_data",
 )  # fmt: skip
@@ -77,6 +90,58 @@ def compaction(number: int, *, first_s: float, last_s: float, summary: str) -> d
     }
 
 
+class _Summarizer(BaseEventsSummarizer):
+    """Says always the same."""
+
+    async def maybe_summarize_events(self, *, events: list[AdkEvent]) -> AdkEvent | None:
+        said = types.Content(role="model", parts=[types.Part(text=_SAID)])
+        made = EventCompaction(
+            start_timestamp=events[0].timestamp,
+            end_timestamp=events[-1].timestamp,
+            compacted_content=said,
+        )
+        at = events[-1].timestamp + 0.5
+        return AdkEvent(author=_USER, timestamp=at, actions=EventActions(compaction=made))
+
+
+class _Appends:
+    """A session service that only appends."""
+
+    async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
+        session.events.append(event)
+        return event
+
+
+async def folded(
+    events: Iterable[dict[str, Any]], per_invocation: int, settings: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Return the events with what google-adk's own engine makes of them as they come.
+
+    Args:
+        events: in order.
+        per_invocation: how many events an invocation has; the engine runs after each.
+        settings: of its ``EventsCompactionConfig``; empty: it folds nothing.
+    """
+    session = Session(id="s", app_name=_APP, user_id=_USER)
+    service = cast("BaseSessionService", _Appends())
+    app = App(name=_APP, root_agent=BaseAgent(name=AGENT))
+    if settings:
+        config = EventsCompactionConfig(summarizer=_Summarizer(), **settings)
+        app = app.model_copy(update={"events_compaction_config": config})
+    for number, event in enumerate(events, 1):
+        session.events.append(AdkEvent.model_validate(event))
+        if not settings or number % per_invocation:
+            continue
+        if "token_threshold" in settings:
+            await engine._run_compaction_for_token_threshold(app, session, service)  # noqa: SLF001
+        else:
+            async for made in engine._run_compaction_for_sliding_window(  # noqa: SLF001
+                app, session, service
+            ):
+                session.events.append(made)
+    return [event.model_dump(mode="json", exclude_none=True) for event in session.events]
+
+
 def _rows(session_id: str, events: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
     for value in events:
         at = datetime.fromtimestamp(value["timestamp"], UTC).replace(tzinfo=None)
@@ -86,9 +151,9 @@ def _rows(session_id: str, events: Iterable[dict[str, Any]]) -> Iterator[tuple[A
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the library's warnings about its own experimental parts out of the table."""
-    import warnings  # noqa: PLC0415  only here
-
+    """Keep what the library says of its own experimental parts and of what it drops out of the
+    table."""
+    logging.getLogger("google_adk").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
