@@ -36,6 +36,7 @@ from app.core.compaction.statements import (
     names,
     overlap,
     statements,
+    unbroken,
     word_count,
     words,
 )
@@ -131,7 +132,10 @@ class _Saying:
 
     @classmethod
     def of(cls, one: Said) -> "_Saying":
-        return cls(one.speaker, one.name, of_seqs((one.seq,)), _read(one.text))
+        text = _read(one.text)
+        if one.speaker is Speaker.USER and len(text) <= TYPED_CHARACTERS:
+            text = unbroken(text, short_words=TYPED_WORDS, limit=MAX_JOINED_CHARACTERS)
+        return cls(one.speaker, one.name, of_seqs((one.seq,)), text)
 
 
 def _read(text: str) -> str:

@@ -74,6 +74,7 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?])[\"')\]]*\s+|(?<=[。！？])")
 _ABBREVIATION: Final = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|approx|[A-Z])\.)$")
 _BULLET: Final = re.compile(r"^\s*(?:[-*+•·>]+|\d{1,3}[.)、]|[（(]\d{1,3}[)）]|#{1,6})\s*(?=\S)")
 _FENCE: Final = re.compile(r"^\s*(?:```|~~~)")
+_ENDS: Final = (".", "!", "?", "。", "！", "？")
 _BLANKS: Final = re.compile(r"\s+")
 
 _WORD: Final = re.compile(rf"[^\W\d_{CJK}][^\W_{CJK}]*(?:['’]\w+)?|\d+(?:[.,]\d+)*|[{CJK}]+")
@@ -134,6 +135,36 @@ def statements(text: str) -> Iterator[Statement]:
             if says_something(sentence):
                 yield Statement(one_line(sentence), starts_line=starts_line)
                 starts_line = False
+
+
+def unbroken(text: str, *, short_words: int, limit: int) -> str:
+    """Return typed text with the short lines that go on with the line before them joined to it.
+
+        The passphrase has two lines:      The passphrase has two lines: blue whale
+        blue
+        whale
+
+    Args:
+        text: of a person; fenced code in it leaves it as it is.
+        short_words: a line of fewer words says nothing alone.
+        limit: the most characters of a joined line.
+    """
+    lines = text.splitlines()
+    if any(_FENCE.match(line) for line in lines):
+        return text
+    joined: list[str] = []
+    for line in lines:
+        before = joined[-1].rstrip() if joined else ""
+        goes_on = before.endswith((":", "：")) or (
+            word_count(before) >= short_words and not before.endswith(_ENDS)
+        )
+        is_short = word_count(line) < short_words and any(map(str.isalnum, line))
+        is_own = _BULLET.match(line) is not None
+        if is_short and not is_own and goes_on and len(before) + len(line) < limit:
+            joined[-1] = f"{before} {line.strip()}"
+        else:
+            joined.append(line)
+    return "\n".join(joined)
 
 
 def one_line(text: str, limit: int = MAX_STATEMENT_CHARACTERS) -> str:

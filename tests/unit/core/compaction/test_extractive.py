@@ -83,6 +83,21 @@ def test_what_a_user_types_is_taken_without_a_word_that_says_what_it_is() -> Non
     assert lines(*(user(text) for text in said)) == said
 
 
+def test_short_lines_that_go_on_with_the_one_before_stay_with_it() -> None:
+    assert lines(user("The passphrase has two lines:\nblue\nwhale")) == [
+        "The passphrase has two lines: blue whale"
+    ]
+    assert lines(user('The passphrase hint is "blue\nwhale"')) == [
+        'The passphrase hint is "blue whale"'
+    ]
+    listed = user("Rules:\n- Never use tabs.\n- The owner is Ada Byron.\nThanks")
+    assert lines(listed) == ["Never use tabs.", "The owner is Ada Byron."]
+    assert lines(user("The gate opens at 7:30 sharp.\nthank you")) == [
+        "The gate opens at 7:30 sharp."
+    ]
+    assert lines(user("口令有两个字：\n蓝\n鲸")) == ["口令有两个字： 蓝 鲸"]
+
+
 def test_what_a_user_types_weighs_more_than_what_tools_return() -> None:
     events = [user("Coffee black, two sugars.")]
     for number in range(30):
