@@ -212,6 +212,11 @@ def effective_markers(markers: Iterable[tuple[int, Marker]]) -> frozenset[int]:
     return _Read(markers).effective_seqs
 
 
+def is_gone(markers: Sequence[tuple[int, Marker]], seq: int) -> bool:
+    """Tell whether there is a marker at this seq that has no effect any more."""
+    return any(each == seq for each, _ in markers) and seq not in effective_markers(markers)
+
+
 def already_done(markers: Sequence[tuple[int, Marker]], request: MarkerRequest) -> int | None:
     """Return the marker that already has the effect that is asked for; None if it would be new.
 

@@ -16,7 +16,7 @@ from app.core.events import (
     MarkerRequest,
     UndoRequest,
 )
-from app.core.index import already_done
+from app.core.index import already_done, is_gone
 from app.core.json_text import RawItem
 from app.core.resolve import Facts, Resolver, needs_of
 from app.formats.adk import marker_body
@@ -132,10 +132,19 @@ class AppendMarker:
     async def _repeated(
         self, connection: Connection, marker: NewMarker, session: LockedSession
     ) -> AppendResult | None:
-        """Return the marker that already does what this one would, as a repeat of it."""
-        if not isinstance(marker.request, UndoRequest | ActivationRequest | ElisionRequest):
+        """Return the marker that already does what this one would, as a repeat of it.
+
+        Raises:
+            InvalidInputError: what is to be activated was undone or rewound.
+        """
+        request = marker.request
+        if not isinstance(request, UndoRequest | ActivationRequest | ElisionRequest):
             return None
-        seq = already_done(await self._log.markers(connection, marker.key), marker.request)
+        markers = await self._log.markers(connection, marker.key)
+        if isinstance(request, ActivationRequest) and is_gone(markers, request.target_seq):
+            detail = f"the fold at seq {request.target_seq} was undone or rewound"
+            raise InvalidInputError(detail, pointer=marker.pointer)
+        seq = already_done(markers, request)
         event = None if seq is None else await self._log.get_event(connection, marker.key, seq)
         if event is None:
             return None

@@ -187,7 +187,7 @@ class FoldEvents:
 
         Raises:
             EventNotFoundError: there is no such marker.
-            InvalidInputError: the fold is not staged.
+            InvalidInputError: the fold is not staged, or has no effect any more.
         """
         return await self._aim(key, seq, ActivationRequest(seq), idempotent)
 
@@ -257,6 +257,7 @@ class FoldEvents:
                 and isinstance(marker, Fold)
                 and fold.from_seq <= marker.from_seq
                 and marker.to_seq <= fold.to_seq
+                and context.statuses[other] != "undone"
             ),
             tokens_before=await self._log.count_tokens(connection, key, covers),
             status=status,

@@ -115,6 +115,27 @@ async def test_a_staged_fold_waits_for_its_activation(api: Api) -> None:
     assert answer.status_code == 422
 
 
+async def test_an_undone_fold_is_not_activated_again(api: Api) -> None:
+    path = await four(api)
+    found = await fold(api, path, activation="staged")
+    assert (await api.post(f"{path}/compactions/{found['seq']}/activate")).status_code == 201
+    assert (await api.post(f"{path}/compactions/{found['seq']}/undo")).status_code == 201
+
+    answer = await api.post(f"{path}/compactions/{found['seq']}/activate")
+
+    assert answer.status_code == 422
+    assert "undone" in answer.json()["errors"][0]["detail"]
+    assert await texts(api, path) == ["a", "b", "c", "d"]
+
+
+async def test_an_undone_fold_is_no_child(api: Api) -> None:
+    path = await four(api)
+    small = await fold(api, path)
+    await api.post(f"{path}/compactions/{small['seq']}/undo")
+    large = await fold(api, path, covers={"from_seq": 1, "to_seq": 4}, content="all")
+    assert large["children"] == []
+
+
 async def test_a_larger_fold_supersedes_and_its_undo_restores(api: Api) -> None:
     path = await four(api)
     small = await fold(api, path)

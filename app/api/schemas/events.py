@@ -182,7 +182,7 @@ class EventsQuery(ReaderQuery):
     after_time: Annotated[float, BeforeValidator(_time)] | None = None
     """Not before this time: RFC 3339, or epoch seconds or milliseconds."""
     last: Annotated[int, Field(ge=1, le=MAX_PAGE)] | None = None
-    """The newest so many, in log order."""
+    """The newest so many; in log order unless `order` says otherwise, whatever `limit` says."""
     author: Word | None = None
     """Only events of this author."""
     branch: BranchPath | None = None
