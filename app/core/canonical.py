@@ -19,7 +19,7 @@ import orjson
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
-#: Members of a value, at all levels, above which its text is written step by step.
+#: Members of a value, at all levels, above which the standard library writes its text in steps.
 MAX_MEMBERS_AT_ONCE: Final = 4_096
 
 _UNEMITTABLE = re.compile("[\x00\ud800-\udfff]")
@@ -27,6 +27,9 @@ _ENCODER = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
 )
 _encode = _ENCODER.encode
+#: What is in a text of orjson's where it may not be the canonical one: a character that cannot be
+#: emitted, a number that is not finite, and numbers near zero (0.00001 for 1e-05, 1e-7 for 1e-07).
+_TRACES: Final = ("\\u0000", "null", "0.0000", "e-")
 
 
 def clean_text(text: str) -> str:
@@ -51,27 +54,55 @@ def is_unemittable(text: str) -> bool:
 
 def canonical_json(value: Json) -> str:
     """Return the canonical JSON text of a value. Always valid JSON and valid UTF-8."""
+    return emitted_json(value)[0]
+
+
+def is_clean(value: Json) -> bool:
+    """Tell whether a value is emitted as it was sent, with nothing replaced."""
+    return emitted_json(value)[1]
+
+
+def emitted_json(value: Json) -> tuple[str, bool]:
+    """Return the canonical JSON text of a value, and whether it is as it was sent: nothing in it
+    had to be replaced."""
+    # A fifth of the time of the standard library, which is asked where the two may differ. That is
+    # found faster in the text than in the value; a false hit costs only time.
+    text = _fast_json(value)
+    if text is None or _has_traces(text):
+        return _library_json(value)
+    return text, True
+
+
+def _fast_json(value: Json) -> str | None:
+    """Return the text as orjson writes it; None for what it refuses: lone surrogates, integers of
+    more than 64 bits, some 250 levels."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return None
+
+
+def _has_traces(text: str) -> bool:
+    for trace in _TRACES:  # noqa: SIM110  a third of the time of `any`
+        if trace in text:
+            return True
+    return False
+
+
+def _library_json(value: Json) -> tuple[str, bool]:
+    if _has_many_members(value):
+        # In one call no other thread runs: 22 ms for a megabyte of small members.
+        cleaned = _clean(value)
+        return "".join(_ENCODER.iterencode(cleaned)), cleaned == value
     try:
         text = _encode(value)
     except ValueError:
-        return _encode(_clean(value))
-    # A quick look at the text, not at every string: a hit may be a false one, cleaning is harmless.
+        return _encode(_clean(value)), False
+    # A look at the text again: a hit may be a false one, and cleaning is harmless.
     if "\\u0000" in text or is_unemittable(text):
-        return _encode(_clean(value))
-    return text
-
-
-def canonical_json_in_steps(value: Json) -> str:
-    """Return the canonical JSON text of a value that may be large.
-
-    The library writes a value in one call, in which no other thread runs: 22 ms for a megabyte of
-    small members. What has many is written by code that lets others run in between, and takes
-    four times as long.
-    """
-    if not _has_many_members(value):
-        return canonical_json(value)
-    value = _clean(value)
-    return "".join(_ENCODER.iterencode(value))
+        cleaned_text = _encode(_clean(value))
+        return cleaned_text, cleaned_text == text
+    return text, True
 
 
 def _has_many_members(value: Json) -> bool:
@@ -88,17 +119,6 @@ def _has_many_members(value: Json) -> bool:
             if isinstance(child, (dict, list))
         ]
     return False
-
-
-def is_clean(value: Json) -> bool:
-    """Tell whether a value is emitted as it was sent, with nothing replaced."""
-    try:
-        text = _encode(value)
-    except ValueError:
-        return False
-    if "\\u0000" in text or is_unemittable(text):
-        return text == _encode(_clean(value))
-    return True
 
 
 def json_string(text: str) -> str:

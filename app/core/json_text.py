@@ -13,8 +13,9 @@ so deep that a later reader would fail on it.
 import json
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
+
+from msgspec import Struct
 
 from app.core.canonical import Json
 from app.core.errors import MalformedBodyError
@@ -27,8 +28,7 @@ MAX_CHARACTERS_AT_ONCE: Final = 131_072
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
 
 
-@dataclass(frozen=True, slots=True)
-class RawItem:
+class RawItem(Struct, frozen=True):
     """One element of a list, as value and as text."""
 
     value: Json

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from app.core.branch import is_visible_from
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """Where an event stands. Events of one lane are seen by the same readers.
 
     ``None`` scope is a scope of its own: it sees only itself, and no scope sees it.

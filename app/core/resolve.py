@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from app.core.branch import line_up, tagged_segments
 from app.core.contents import FunctionCall, FunctionResponse
 from app.core.copying import replace
@@ -78,8 +80,7 @@ class CallFacts:
     answers: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyFacts:
+class ReplyFacts(Struct, frozen=True):
     """The newest model event of one author in one scope and branch."""
 
     seq: int
@@ -101,8 +102,7 @@ class LaneFacts:
     replies: dict[str, ReplyFacts] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """What a marker must know of an event that it may reach."""
 
     seq: int

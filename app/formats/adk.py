@@ -7,15 +7,16 @@ have no owners, markers are requests.
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from app.core.canonical import Json, is_clean
 from app.core.contents import FunctionCall, Part, Role, Text, responses
 from app.core.copying import replace
 from app.core.errors import InvalidEventError
-from app.core.events import USER, CacheMetadata, Event
+from app.core.events import USER, CacheMetadata, Event, MarkerRequest
 from app.core.lanes import Lane
 from app.core.usage import read_usage, wrong_counts
 from app.formats.adk_files import convert_item
@@ -154,8 +155,7 @@ _CONFIRMATION = Shape("a tool confirmation", "hint", "confirmed", "payload")
 NO_ROLE: Final = "a content without a role is stored and read by no one"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedEvent:
+class ParsedEvent(Struct, frozen=True, kw_only=True):
     """An event, and what it says beside what the passes read."""
 
     event: Event
@@ -185,17 +185,15 @@ def parse_event(value: Json, *, allow_markers: bool = False) -> ParsedEvent:
     refuse_deep(value)
     notes: Notes = []
     fields = _EVENT.read(value, "", notes)
-    notes.extend((pointer_to("", key), "unknown key, ignored") for key in fields.unknown)
-    if not any(key not in _SAYING_NOTHING for key in fields):
+    if fields.unknown:
+        notes.extend((pointer_to("", key), "unknown key, ignored") for key in fields.unknown)
+    if all(key in _SAYING_NOTHING for key in fields):
         notes.append(("", "the event says nothing: it is stored and read by no one"))
-    actions_shape = _SERVICE_ACTIONS if allow_markers else _ACTIONS
-    actions = actions_shape.read_strictly(fields.mapping("actions"), fields.at("actions"), notes)
-    _check_passed_through(fields, actions)
-    state_delta = _state_delta(actions)
+    actions = _actions(fields, allow_markers=allow_markers)
     event = _event(fields, actions)
     return ParsedEvent(
         event=event,
-        state_delta=state_delta,
+        state_delta=actions.state_delta,
         is_partial=fields.flag("partial"),
         completes_invocation=fields.flag("invocation_complete"),
         has_timestamp="timestamp" in fields,
@@ -203,15 +201,19 @@ def parse_event(value: Json, *, allow_markers: bool = False) -> ParsedEvent:
     )
 
 
-def _event(fields: Fields, actions: Fields) -> Event:
+def _event(fields: Fields, actions: "_Actions") -> Event:
     role, parts = _content(fields)
     if parts and not role:
         fields.notes.append((pointer_to(fields.at("content"), "role"), NO_ROLE))
     long_running_ids = frozenset(_names(fields, "long_running_tool_ids"))
+    if long_running_ids:
+        parts = tuple(_long_running(part, long_running_ids) for part in parts)
     author = _author(fields, role)
     node_path = _node_path(fields)
-    requested_ids = _requested_ids(actions)
-    request = parse_marker(actions)
+    fields.mapping("custom_metadata")
+    rarer: dict[str, Any] = {
+        _RARER[key][0]: _RARER[key][1](fields, key) for key in fields if key in _RARER
+    }
     return Event(
         id=fields.identifier("id", max_bytes=MAX_ID_BYTES) or "",
         author=author,
@@ -220,22 +222,14 @@ def _event(fields: Fields, actions: Fields) -> Event:
         lane=_lane(fields, parts, author=author, node_path=node_path),
         node_path=node_path,
         role=role,
-        parts=tuple(_long_running(part, long_running_ids) for part in parts),
-        input_transcription=_transcription(fields, "input_transcription"),
-        output_transcription=_transcription(fields, "output_transcription"),
+        parts=parts,
         long_running_ids=long_running_ids,
-        requested_ids=requested_ids,
-        is_transfer=bool(actions.text("transfer_to_agent")),
-        is_live_session=bool(fields.text("live_session_id")),
-        skips_summarization=actions.flag("skip_summarization"),
-        error_code=fields.text("error_code"),
-        compiled_seq=fields.seq("compiled_seq", least=0),
-        compiled_fingerprint=fields.identifier("compiled_fingerprint", max_bytes=MAX_ID_BYTES),
-        prompt_tokens=_prompt_tokens(fields),
-        cache_metadata=_cache_metadata(fields),
-        response_id=fields.identifier("response_id", max_bytes=MAX_ID_BYTES) or None,
-        request=request,
+        requested_ids=actions.requested_ids,
+        is_transfer=actions.is_transfer,
+        skips_summarization=actions.skips_summarization,
+        request=actions.request,
         notes=tuple(fields.notes),
+        **rarer,
     )
 
 
@@ -286,29 +280,39 @@ def _long_running(part: Part, long_running_ids: frozenset[str]) -> Part:
     return part
 
 
-def _transcription(fields: Fields, key: str) -> str | None:
-    if key not in fields:
-        return None
+def _transcription(fields: Fields, key: str) -> str:
     return _TRANSCRIPTION.read(fields.value(key), fields.at(key), fields.notes).text("text") or ""
 
 
-def _prompt_tokens(fields: Fields) -> int | None:
+def _is_said(fields: Fields, key: str) -> bool:
+    return bool(fields.text(key))
+
+
+def _identifier(fields: Fields, key: str) -> str | None:
+    return fields.identifier(key, max_bytes=MAX_ID_BYTES)
+
+
+def _response_id(fields: Fields, key: str) -> str | None:
+    return _identifier(fields, key) or None
+
+
+def _position(fields: Fields, key: str) -> int | None:
+    return fields.seq(key, least=0)
+
+
+def _prompt_tokens(fields: Fields, key: str) -> int | None:
     """Return the input tokens that the model's provider reported."""
-    usage = fields.mapping("usage_metadata")
+    usage = fields.mapping(key)
     if not usage:
         return None
     for pointer, detail in wrong_counts(usage):
-        fields.notes.append((fields.at("usage_metadata") + pointer, f"{detail}; ignored"))
+        fields.notes.append((fields.at(key) + pointer, f"{detail}; ignored"))
     return read_usage(usage).input_tokens
 
 
-def _cache_metadata(fields: Fields) -> CacheMetadata | None:
+def _cache_metadata(fields: Fields, key: str) -> CacheMetadata | None:
     """Return what is said of an explicit cache; without fingerprint and count it says nothing."""
-    if "cache_metadata" not in fields:
-        return None
-    cache = _CACHE_METADATA.read(
-        fields.value("cache_metadata"), fields.at("cache_metadata"), fields.notes
-    )
+    cache = _CACHE_METADATA.read(fields.mapping(key), fields.at(key), fields.notes)
     fingerprint = cache.identifier("fingerprint", max_bytes=MAX_ID_BYTES)
     count = cache.seq("contents_count", least=0)
     name, used = cache.text("cache_name"), cache.seq("invocations_used", least=0)
@@ -344,6 +348,45 @@ def _names(fields: Fields, key: str) -> Iterator[str]:
         yield item
 
 
+#: Fields of an event that most lack: what they say of it, and how it is read.
+_RARER: Final[Mapping[str, tuple[str, Callable[[Fields, str], Any]]]] = {
+    "input_transcription": ("input_transcription", _transcription),
+    "output_transcription": ("output_transcription", _transcription),
+    "error_code": ("error_code", Fields.text),
+    "live_session_id": ("is_live_session", _is_said),
+    "usage_metadata": ("prompt_tokens", _prompt_tokens),
+    "cache_metadata": ("cache_metadata", _cache_metadata),
+    "compiled_fingerprint": ("compiled_fingerprint", _identifier),
+    "compiled_seq": ("compiled_seq", _position),
+    "response_id": ("response_id", _response_id),
+}
+
+
+class _Actions(Struct, frozen=True, kw_only=True):
+    """What the actions of an event say."""
+
+    state_delta: dict[str, Json]
+    requested_ids: frozenset[str] = frozenset()
+    is_transfer: bool = False
+    skips_summarization: bool = False
+    request: MarkerRequest | None = None
+
+
+def _actions(event: Fields, *, allow_markers: bool) -> _Actions:
+    if "actions" not in event:
+        return _Actions(state_delta={})
+    shape = _SERVICE_ACTIONS if allow_markers else _ACTIONS
+    fields = shape.read_strictly(event.mapping("actions"), event.at("actions"), event.notes)
+    _check_unread(fields)
+    return _Actions(
+        state_delta=_state_delta(fields),
+        requested_ids=_requested_ids(fields),
+        is_transfer=bool(fields.text("transfer_to_agent")),
+        skips_summarization=fields.flag("skip_summarization"),
+        request=parse_marker(fields),
+    )
+
+
 def _requested_ids(actions: Fields) -> frozenset[str]:
     confirmations = actions.mapping("requested_tool_confirmations")
     for call_id, confirmation in confirmations.items():
@@ -360,10 +403,8 @@ def _state_delta(actions: Fields) -> dict[str, Json]:
     return delta if is_clean(delta) else cast("dict[str, Json]", json.loads(text))
 
 
-def _check_passed_through(fields: Fields, actions: Fields) -> None:
+def _check_unread(actions: Fields) -> None:
     """Refuse wrong types in what is kept but not read here."""
-    for key in ("usage_metadata", "cache_metadata", "custom_metadata"):
-        fields.mapping(key)
     for key in ("escalate", "end_of_agent"):
         actions.flag(key)
     actions.text("transfer_reason")

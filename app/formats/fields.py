@@ -7,7 +7,7 @@ with a JSON pointer to the field as the caller spelled it.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from app.core.canonical import Json, canonical_json_in_steps, clean_text, is_clean
+from app.core.canonical import Json, clean_text, emitted_json
 from app.core.errors import InvalidEventError
 
 #: What could not be taken as it came: ``(pointer, text)``.
@@ -17,9 +17,6 @@ Notes: TypeAlias = list[tuple[str, str]]
 MAX_DEPTH: Final = 100
 #: The largest position that a bigint column holds with room to count on.
 MAX_SEQ: Final = 2**62
-
-# What cleaning leaves behind; a hit is only a reason to look closer.
-_CLEANED: Final = ("\ufffd", '"inf"', '"-inf"', '"nan"')
 
 
 class Fields:
@@ -45,6 +42,9 @@ class Fields:
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -124,8 +124,8 @@ class Fields:
 
     def canonical(self, key: str, value: Json) -> str:
         """Return the canonical text of a value of this field, noting what it could not say."""
-        text = canonical_json_in_steps(value)
-        if any(trace in text for trace in _CLEANED) and not is_clean(value):
+        text, is_clean = emitted_json(value)
+        if not is_clean:
             self.note(key, "values that cannot be emitted are replaced")
         return text
 

@@ -11,8 +11,9 @@ and inside calls and results ``args_text``, ``response_text``, ``is_error``, ``l
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, NoReturn, cast
+
+from msgspec import Struct
 
 from app.core.canonical import Json, canonical_json, is_clean, json_string
 from app.core.contents import (
@@ -102,8 +103,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]*")
 _URL_SAFE = str.maketrans("-_", "+/", "\r\n\t ")
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedContent:
+class ParsedContent(Struct, frozen=True):
     """A content, read."""
 
     role: str
@@ -136,16 +136,25 @@ def parse_part(value: Json, pointer: str = "", notes: Notes | None = None) -> tu
         InvalidEventError: a field has the wrong type, lacks, or is unknown.
     """
     fields = _PART.read_strictly(value, pointer, [] if notes is None else notes)
-    kinds = [key for key in _READERS if key in fields]
-    if len(kinds) > 1 and fields.value("text") == "":
-        kinds.remove("text")
+    kinds = [key for key in fields if key in _READERS]
     if len(kinds) > 1:
-        fields.notes.append((pointer, "holds several kinds; read as one part for each"))
+        kinds = _several(kinds, fields)
     parts = [_READERS[key](fields, key) for key in kinds] or [Text(text="")]
+    if len(fields) <= len(kinds):
+        return tuple(parts)
     thought = fields.flag("thought")
     if thought:
         parts = [replace(part, thought=True) for part in parts]
     return _signed(fields, parts)
+
+
+def _several(kinds: list[str], fields: Fields) -> list[str]:
+    """Return the kinds of a part that holds several, in the order in which they are read."""
+    if fields.value("text") == "":
+        kinds.remove("text")
+    if len(kinds) > 1:
+        fields.notes.append((fields.pointer, "holds several kinds; read as one part for each"))
+    return [key for key in _READERS if key in kinds]
 
 
 def _signed(fields: Fields, parts: list[Part]) -> tuple[Part, ...]:

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 from uuid import UUID
 
+from msgspec import Struct
+
 from app.core.calibration import Learnt
 from app.core.canonical import Json
 from app.core.compaction.due import Counters
@@ -39,8 +41,7 @@ class LockedSession:
     is_invocation_complete: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewEvent:
+class NewEvent(Struct, frozen=True, kw_only=True):
     """An event ready to be inserted."""
 
     #: Resolved: it has its seq, lane, owners, place and marker.

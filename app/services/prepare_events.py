@@ -16,7 +16,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from app.core.canonical import Json, canonical_json, canonical_json_in_steps
+from app.core.canonical import Json, canonical_json
 from app.core.copying import replace
 from app.core.errors import InvalidEventError, TooLargeError
 from app.core.events import Event
@@ -157,8 +157,7 @@ class EventPreparer:
                 limit=self._limits.max_batch_events,
                 pointer=batch.pointer,
             )
-        prepared = [self._event(batch, body, now, notes) for body in bodies]
-        return self._counted(prepared), notes
+        return [self._event(batch, body, now, notes) for body in bodies], notes
 
     def source_event(
         self, *, raw: Json, source_format: str, item_part: int, author: str
@@ -255,11 +254,14 @@ class EventPreparer:
         except InvalidEventError as error:
             error.pointer = body.pointer_of(error.pointer)
             raise
-        notes.extend(Note(body.pointer_of(at), detail) for at, detail in parsed.notes)
-        notes.extend(_temp_notes(parsed, body))
-        notes.extend(_prompt_notes(body))
+        if parsed.notes:
+            notes.extend(Note(body.pointer_of(at), detail) for at, detail in parsed.notes)
+        if parsed.state_delta:
+            notes.extend(_temp_notes(parsed, body))
+        if body.source_format not in (NATIVE, ADK):
+            notes.extend(_prompt_notes(body))
         return PreparedEvent(
-            event=_identified(parsed, now),
+            event=self._finished(parsed, now),
             raw=body.raw,
             source_format=body.source_format,
             item=body.item,
@@ -273,34 +275,19 @@ class EventPreparer:
             completes_invocation=parsed.completes_invocation,
         )
 
-    def _counted(self, prepared: Sequence[PreparedEvent]) -> list[PreparedEvent]:
+    def _finished(self, parsed: ParsedEvent, now: datetime) -> Event:
+        """Return the event with an id, a time, and its tokens."""
+        event = parsed.event
         count = self._tokens.count
-        return [
-            replace(
-                each,
-                event=replace(
-                    each.event,
-                    part_tokens=tuple([part_tokens(part, count) for part in each.event.parts]),
-                ),
-            )
-            for each in prepared
-        ]
+        return replace(
+            event,
+            id=event.id or str(uuid7(now)),
+            timestamp=event.timestamp if parsed.has_timestamp else now.timestamp(),
+            part_tokens=tuple([part_tokens(part, count) for part in event.parts]),
+        )
 
 
-def _identified(parsed: ParsedEvent, now: datetime) -> Event:
-    """Return the event with an id and a time."""
-    event = parsed.event
-    if event.id and parsed.has_timestamp:
-        return event
-    return replace(
-        event,
-        id=event.id or str(uuid7(now)),
-        timestamp=event.timestamp if parsed.has_timestamp else now.timestamp(),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Body:
+class _Body(Struct, frozen=True):
     item: int
     #: Number among the events of the item, as reading back counts them.
     item_part: int
@@ -326,7 +313,7 @@ def _temp_notes(parsed: ParsedEvent, body: _Body) -> Iterator[Note]:
 def _prompt_notes(body: _Body) -> Iterator[Note]:
     metadata = body.value.get("custom_metadata") if isinstance(body.value, dict) else None
     role = metadata.get("source_role") if isinstance(metadata, dict) else None
-    if body.source_format not in (NATIVE, ADK) and isinstance(role, str):
+    if isinstance(role, str):
         detail = f"a {role} prompt in a log is read as the user's; compile takes it as `system`"
         yield Note(body.pointer, detail)
 
@@ -336,7 +323,7 @@ def body_hash(body: Json) -> bytes:
     members = _one_case(body)
     if isinstance(members, dict):
         members = {key: value for key, value in members.items() if key not in SERVER_KEYS}
-    return hashlib.sha256(canonical_json_in_steps(members).encode()).digest()
+    return hashlib.sha256(canonical_json(members).encode()).digest()
 
 
 def _one_case(value: Json) -> Json:
@@ -345,10 +332,13 @@ def _one_case(value: Json) -> Json:
     if not isinstance(value, dict):
         return value
     members: dict[str, Json] = {}
-    for spelling, item in sorted(value.items()):
+    for spelling in sorted(value):
+        item = value[spelling]
+        if item is None:
+            continue
         key = _snake_case(spelling)
-        if item is not None:
-            members[key] = item if key in OPAQUE_KEYS else _one_case(item)
+        has_keys = isinstance(item, (dict, list)) and key not in OPAQUE_KEYS
+        members[key] = _one_case(item) if has_keys else item
     return members
 
 

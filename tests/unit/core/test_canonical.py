@@ -70,8 +70,25 @@ def test_text_is_always_valid_json_and_utf_8(value: Any) -> None:
 
     again = json.loads(text, parse_constant=_refuse)
 
-    assert canonical_json(again) == text
+    assert canonical_json(again) == text == _library_text(again)
     assert is_clean(again)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_every_order_of_magnitude_is_written_as_the_library_writes_it(sign: int) -> None:
+    numbers = [sign * digits * 10.0**power for digits in (1, 1.25, 9) for power in range(-323, 308)]
+
+    for number in numbers:
+        assert canonical_json([number]) == _library_text([number])
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1])
+def test_integers_around_64_bits_keep_every_digit(number: int) -> None:
+    assert canonical_json({"n": number}) == f'{{"n":{number}}}'
+
+
+def _library_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _refuse(name: str) -> None:

@@ -1,18 +1,36 @@
 """The offline tokenizer takes every text."""
 
+import bpe_openai  # type: ignore[import-untyped]
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app.providers.tokenizer import PIECE_CHARACTERS, Tokenizer
+from app.providers.tokenizer import ENCODING, PIECE_CHARACTERS, Tokenizer
+
+_TOKENIZER = Tokenizer()
+_ENCODING = bpe_openai.get_encoding(ENCODING)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tokenizer() -> Tokenizer:
-    return Tokenizer()
+    return _TOKENIZER
 
 
 def test_known_counts(tokenizer: Tokenizer) -> None:
     assert tokenizer.count("") == 0
     assert tokenizer.count("hello world") == 2
+
+
+@given(st.text(max_size=60))
+def test_counts_what_the_library_encodes(text: str) -> None:
+    assert _TOKENIZER.count(text) == len(_ENCODING.encode_ordinary(text))
+
+
+@pytest.mark.parametrize("text", ["a\ud83d", "\udc00" * 20_000])
+def test_lone_surrogates_are_counted_as_what_is_emitted_for_them(
+    tokenizer: Tokenizer, text: str
+) -> None:
+    assert tokenizer.count(text) == tokenizer.count("\ufffd".join(text.split(text[-1])))
 
 
 def test_special_tokens_are_only_text(tokenizer: Tokenizer) -> None:
@@ -28,6 +46,6 @@ def test_texts_of_a_million_characters_are_counted(tokenizer: Tokenizer, text: s
 
 def test_pieces_cost_at_most_one_token_each(tokenizer: Tokenizer) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 5000
-    whole = len(tokenizer._encoding.encode_ordinary(text))  # noqa: SLF001
+    whole = len(_ENCODING.encode_ordinary(text))
     pieces = len(text) // PIECE_CHARACTERS + 1
     assert whole <= tokenizer.count(text) <= whole + pieces
