@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core.canonical import Json
@@ -204,6 +204,7 @@ def test_what_comes_back_of_reasoning_is_what_was_sent(drawn: list[tuple[str, st
 
 @formats
 @settings(deadline=None)
+@example(drawn=[("search", "a", 0)] * 5 + [("call", "a", 0), ("search", "a", 0)])
 @given(drawn=streams)
 def test_what_a_reply_was_made_for_is_a_prefix_of_what_follows(
     name: str, drawn: list[tuple[str, str, int]]
@@ -215,6 +216,9 @@ def test_what_a_reply_was_made_for_is_a_prefix_of_what_follows(
         is_shown = any(p.seq == event.seq for c in whole.contents for p in c.parts)
         if event.is_model and is_first and is_shown:
             before = compile_for(Log(log.events[: event.seq - 1], log.index), name, agent=AGENT)
+            if before.budget_actions != whole.budget_actions:
+                # More documents than the provider takes: the oldest give way, as in a budget.
+                continue
             assert whole.chain[: len(before.chain)] == before.chain
 
 
