@@ -116,6 +116,7 @@ class IdempotencyHeader:
     """The idempotency key of a request, if it has one."""
 
     tenant_id: str
+    #: Empty without a key.
     route: str
     idempotency_key: str | None
 
@@ -144,11 +145,12 @@ async def idempotency(
     request: Request, caller: Caller, key: IdempotencyKey = None
 ) -> IdempotencyHeader:
     """Return the idempotency key."""
-    if key is not None:
-        is_usable = 0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARACTERS and clean_text(key) == key
-        if not is_usable:
-            detail = f"Idempotency-Key must have 1 to {MAX_IDEMPOTENCY_KEY_CHARACTERS} characters"
-            raise InvalidInputError(detail, pointer="/header/Idempotency-Key")
+    if key is None:
+        return IdempotencyHeader(caller.tenant_id, "", None)
+    is_usable = 0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARACTERS and clean_text(key) == key
+    if not is_usable:
+        detail = f"Idempotency-Key must have 1 to {MAX_IDEMPOTENCY_KEY_CHARACTERS} characters"
+        raise InvalidInputError(detail, pointer="/header/Idempotency-Key")
     return IdempotencyHeader(caller.tenant_id, f"{request.method} {request.url.path}", key)
 
 
