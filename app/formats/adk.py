@@ -210,6 +210,7 @@ def _event(fields: Fields, actions: "_Actions") -> Event:
         parts = tuple(_long_running(part, long_running_ids) for part in parts)
     author = _author(fields, role)
     node_path = _node_path(fields)
+    # Kept, and read by nobody here: only its type is looked at.
     fields.mapping("custom_metadata")
     rarer: dict[str, Any] = {
         _RARER[key][0]: _RARER[key][1](fields, key) for key in fields if key in _RARER

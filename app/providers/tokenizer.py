@@ -10,8 +10,7 @@ ENCODING: Final = "o200k_base"
 #: The library holds the interpreter while it encodes. A thread that only noted when it ran stood
 #: still for 61 ms while a million characters of prose were encoded (32 ms of CPU), for 185 ms with
 #: random letters and digits (100 ms of CPU). So a thread alone frees nobody; in pieces of this
-#: size, of 1 to 3 ms each, others run between two. The library also refuses texts of a million
-#: characters.
+#: size, of 1 to 3 ms each, others run between two.
 PIECE_CHARACTERS: Final = 16_384
 
 

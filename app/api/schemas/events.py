@@ -1,6 +1,6 @@
 """Events, rewinds and pins on the wire."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -18,6 +18,7 @@ from app.api.schemas.fields import (
 )
 from app.api.schemas.sessions import NewSessionRequest
 from app.core.canonical import Json, canonical_json, json_string
+from app.core.errors import InvalidInputError
 from app.core.events import EventKind
 from app.core.json_text import split_members
 from app.core.lanes import Reader
@@ -29,6 +30,8 @@ from app.services.prepare_events import SERVER_KEYS, Note
 from app.services.read_events import EventPage, EventView
 from app.services.resume_invocation import InvocationView
 from app.services.schedule_compaction import Scheduled
+
+AFTER_TIME: Final = "/query/after_time"
 
 ImportFormat = Literal[
     "adk", "native", "gemini", "openai_chat", "openai_responses", "anthropic", "bedrock"
@@ -147,7 +150,11 @@ def _time(value: object) -> object:
     # A plus sign that was not escaped arrives as a blank.
     if isinstance(number, str):
         number = number.replace(" ", "+") if "T" in number else number
-    return parse_time(number, "/query/after_time")
+    try:
+        return parse_time(number, AFTER_TIME)
+    except InvalidInputError:
+        detail = "must be RFC 3339, or epoch seconds or milliseconds"
+        raise InvalidInputError(detail, pointer=AFTER_TIME) from None
 
 
 class ReaderQuery(QueryModel):
