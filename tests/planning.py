@@ -5,14 +5,8 @@ from typing import Final
 
 from app.core.canonical import Json
 from app.core.compaction.facts import PlanFacts, facts_known
-from app.core.compaction.plan import (
-    Nothing,
-    Plan,
-    PlannedSection,
-    RangeRequest,
-    plan_compaction,
-    plan_next,
-)
+from app.core.compaction.plan import RangeRequest, plan_compaction, plan_next
+from app.core.compaction.planned import Nothing, Plan, PlannedSection
 from app.core.compaction.policy import CompactionPolicy, Moment
 from app.core.contents import Part, Text
 from app.core.copying import replace

@@ -20,7 +20,7 @@ import structlog
 from app.core.canonical import Json
 from app.core.compaction.due import due_moment
 from app.core.compaction.ledger import SectionText, ledger_json, parse_section, print_section
-from app.core.compaction.plan import Nothing, Plan, PlannedSection
+from app.core.compaction.planned import Nothing, Plan, PlannedSection
 from app.core.compaction.policy import CompactionPolicy, SummarizerPolicy
 from app.core.compaction.summary import SectionSummary
 from app.core.contents import Opaque, Part, Text

@@ -6,7 +6,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from app.core.canonical import Json
 from app.core.compaction.facts import PlanFacts
-from app.core.compaction.plan import Nothing, Plan, RangeRequest, plan_compaction, plan_next
+from app.core.compaction.plan import RangeRequest, plan_compaction, plan_next
+from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy, Moment
 
 #: The kind of the jobs that follow a policy, and of those that a caller asks for.

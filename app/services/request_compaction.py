@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from app.core.canonical import Json
-from app.core.compaction.plan import Nothing, Plan
+from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy, SummarizerPolicy
 from app.core.errors import CompactionUnderWayError, SessionNotFoundError
 from app.ports import (

@@ -36,7 +36,8 @@ from typing import Final, Literal, TypeAlias
 from app.core.compaction.extractive import extract_section
 from app.core.compaction.facts import facts_known
 from app.core.compaction.ledger import print_section
-from app.core.compaction.plan import Plan, PlannedSection, plan_next
+from app.core.compaction.plan import plan_next
+from app.core.compaction.planned import Plan, PlannedSection
 from app.core.compaction.policy import CompactionPolicy
 from app.core.compaction.section_budget import section_budget
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult

@@ -20,7 +20,8 @@ from google.adk.sessions.session import Session as AdkSession
 from google.genai import types
 
 from app.core.compaction.facts import facts_known
-from app.core.compaction.plan import Nothing, Plan, plan_compaction
+from app.core.compaction.plan import plan_compaction
+from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy, Moment
 from app.core.compaction.view import PlanView
 from app.core.contents import FunctionCall

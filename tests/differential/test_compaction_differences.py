@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.core.compaction.plan import Plan
+from app.core.compaction.planned import Plan
 from app.core.compaction.policy import Moment
 from app.core.lanes import Lane
 from tests.differential.compacting import Config, SideBySide

@@ -21,7 +21,7 @@ expected lines anew.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from app.core.compaction.plan import Nothing, Plan, PlannedSection
+from app.core.compaction.planned import Nothing, Plan, PlannedSection
 from app.core.compaction.policy import CompactionPolicy
 from app.core.copying import replace
 from app.core.events import Event

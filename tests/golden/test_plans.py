@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from app.core.compaction.plan import Reason
+from app.core.compaction.planned import Reason
 from app.core.compaction.policy import Moment
 from tests.golden.plans import PlanCase, all_plan_cases
 

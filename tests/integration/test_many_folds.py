@@ -11,7 +11,8 @@ import app.core.resolve
 import app.storage.facts
 import app.storage.markers
 from app.core.compaction.facts import plan_facts_of
-from app.core.compaction.plan import Nothing, Plan, plan_next
+from app.core.compaction.plan import plan_next
+from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy
 from app.core.copying import replace
 from app.core.events import Event, Fold, FoldRequest

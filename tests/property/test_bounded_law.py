@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.compaction.plan import MIN_FREED_RATIO, Nothing, PlannedSection
+from app.core.compaction.plan_by_size import MIN_FREED_RATIO
+from app.core.compaction.planned import Nothing, PlannedSection
 from app.core.compaction.policy import (
     FOLD_SHARE,
     RECENT_SHARE,

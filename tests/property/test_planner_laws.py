@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.compaction.facts import PlanFacts, read_again, read_again_folds, wanted_folds
-from app.core.compaction.plan import Nothing, Plan, plan_next
+from app.core.compaction.plan import plan_next
+from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy
 from app.core.compaction.view import PlanView
 from app.core.compile.verify import verify

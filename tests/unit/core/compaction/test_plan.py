@@ -3,7 +3,8 @@
 import pytest
 
 from app.core.compaction.facts import Refusal
-from app.core.compaction.plan import Nothing, Plan, RangeRequest, plan_next
+from app.core.compaction.plan import RangeRequest, plan_next
+from app.core.compaction.planned import Nothing, Plan
 from app.core.copying import replace
 from app.core.lanes import Lane
 from app.core.ranges import contains

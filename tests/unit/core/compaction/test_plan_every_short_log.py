@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.core.compaction.plan import Nothing, Plan
+from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy
 from app.core.errors import InvalidInputError
 from app.core.events import Event

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.core.compaction.plan import Nothing, Plan
+from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy
 from app.core.compaction.view import PlanView
 from app.core.contents import Part
