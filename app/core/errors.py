@@ -61,6 +61,13 @@ class MalformedBodyError(InvalidInputError):
 class InvalidEventError(InvalidInputError):
     """An event is not valid."""
 
+    def __init__(
+        self, detail: str | None = None, *, pointer: str = "", seq: int | None = None
+    ) -> None:
+        super().__init__(detail, pointer=pointer)
+        #: Of the event that is named and cannot be meant, where a marker names several.
+        self.seq = seq
+
 
 class RewindTargetError(InvalidInputError):
     """A rewind names an invocation or a position that does not come before it in the log."""

@@ -508,7 +508,7 @@ class Resolver:
         for seq in request.seqs:
             self._content_at(seq)
             if contains(self.facts.index.pinned, seq):
-                raise InvalidEventError(f"seq {seq} is pinned", pointer="/seqs")
+                raise InvalidEventError(f"seq {seq} is pinned", pointer="/seqs", seq=seq)
         return Elision(of_seqs(request.seqs), request.keep_chars)
 
     def _groups(self, seqs: Iterable[int]) -> Ranges:
@@ -527,11 +527,12 @@ class Resolver:
         """Return the header of an event that can be pinned or elided: one with content."""
         header = self.facts.headers.get(seq)
         if header is None:
-            raise InvalidEventError(f"seq {seq} is no event of this session", pointer="/seqs")
+            detail = f"seq {seq} is no event of this session"
+            raise InvalidEventError(detail, pointer="/seqs", seq=seq)
         if header.is_marker:
             kind = KIND_BY_MARKER[type(dict(self.facts.markers)[seq])]
             detail = f"seq {seq} is a marker ({kind}), and has nothing to read"
-            raise InvalidEventError(detail, pointer="/seqs")
+            raise InvalidEventError(detail, pointer="/seqs", seq=seq)
         return header
 
     def _timed_fold(self, request: TimedCompactionRequest, event: Event) -> Fold:

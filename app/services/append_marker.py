@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from app.core.canonical import Json, canonical_json
-from app.core.errors import FoldlineError, InvalidInputError
+from app.core.errors import FoldlineError, InvalidEventError, InvalidInputError
 from app.core.events import (
     USER,
     ActivationRequest,
     ElisionRequest,
     FoldRequest,
     MarkerRequest,
+    PinRequest,
     UndoRequest,
+    UnpinRequest,
 )
 from app.core.index import already_done, is_gone
 from app.core.json_text import RawItem
@@ -42,6 +44,8 @@ from app.services.append_events import (
 from app.services.idempotency import IdempotentRequest
 from app.services.prepare_events import PreparedEvent, SentBatch, uuid7
 
+#: Markers that mean events one by one.
+NAMING_SEQS: Final = (PinRequest, UnpinRequest, ElisionRequest)
 #: Looks at an append before it is committed, and refuses it by raising.
 CheckStep: TypeAlias = Callable[[AppendStep], Awaitable[None]]
 
@@ -58,6 +62,13 @@ class NewMarker:
     actions: dict[str, Json] | None = None
     expected_seq: int | None = None
     idempotent: IdempotentRequest | None = None
+
+    def pointer_of(self, error: InvalidInputError) -> str:
+        """Return what is wrong in the caller's request: of a list, which element."""
+        seqs = self.request.seqs if isinstance(self.request, NAMING_SEQS) else ()
+        if isinstance(error, InvalidEventError) and error.seq in seqs:
+            return f"{self.pointer}/{seqs.index(error.seq)}"
+        return self.pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +202,7 @@ class AppendMarker:
                 foreseen.facts if is_same else None,
             )
         except InvalidInputError as error:
-            error.pointer = foreseen.marker.pointer
+            error.pointer = foreseen.marker.pointer_of(error)
             raise
 
     def _batch(self, marker: NewMarker) -> SentBatch:
