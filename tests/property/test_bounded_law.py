@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core.compaction.plan_by_size import MIN_FREED_RATIO
@@ -57,14 +57,21 @@ step = st.builds(
     goes_on=st.booleans(),
     back=st.integers(0, 12),
 )
-policies = st.builds(
-    lambda recent, ratio, fanout: policy(
+
+
+def auto(*, recent: int, ratio: float, fanout: int) -> CompactionPolicy:
+    """Return a policy of a small window."""
+    return policy(
         strategy="auto",
         context_window=WINDOW,
         preserve_recent=recent,
         summary_ratio=ratio,
         fanout=fanout,
-    ),
+    )
+
+
+policies = st.builds(
+    auto,
     recent=st.sampled_from((0, 2, 10)),
     ratio=st.sampled_from((0.1, 0.3, 0.9)),
     fanout=st.sampled_from((2, 8)),
@@ -202,6 +209,20 @@ def check(
             assert tokens <= most_at_rest(session, chosen), (nothing, tokens, trigger)
 
 
+# One lane's summary is no smaller, again and again, and the lane comes to be held.
+@example(
+    drawn=[
+        *(Step("ask", (1, 1), Lane(), goes_on=False) for _ in range(6)),
+        Step("ask", (1, 1), Lane(branch="r"), goes_on=False),
+        Step("answer", (1, 1), Lane(), goes_on=False),
+        Step("open", (60, 1), Lane(branch="r"), goes_on=False),
+        *(Step("ask", (2_500, 1), Lane(), goes_on=False) for _ in range(2)),
+        *(Step("turn", (1, 600), Lane(), goes_on=False) for _ in range(2)),
+    ],
+    chosen=auto(recent=0, ratio=0.1, fanout=2),
+    parts=[1.0],
+    overhead_tokens=300,
+)
 @given(
     st.lists(step, max_size=30),
     policies,

@@ -9,7 +9,7 @@ from app.core.compaction.policy import Moment
 from app.core.compaction.view import PlanView, Selection, ShownFold
 from app.core.copying import replace
 from app.core.lanes import Lane
-from app.core.ranges import Ranges, contains, intersect, of_seqs, subtract, union
+from app.core.ranges import Range, Ranges, contains, intersect, of_seqs, subtract, union
 
 #: A section of a few lines. Lanes of which little is to be told get so much beside large ones.
 LEAST_SECTION_TOKENS: Final = 120
@@ -72,12 +72,22 @@ class Draft:
             lane=lane,
             seqs=seqs,
             covers=covers,
+            span=self._span_of(read, seeds),
             seed_fold_seqs=tuple(seed.seq for seed in seeds),
             tokens=sum(event.tokens for event in read)
             + sum(seed.tokens_by_lane[lane] for seed in seeds),
             tokens_before=sum(e.tokens for e in read if self._view.index.is_live(e.seq))
             + self._superseded_tokens(lane, covers),
         )
+
+    def _span_of(self, read: Sequence[PlanEvent], seeds: Sequence[ShownFold]) -> Range:
+        """Return what a section spans; of one that takes up what is folded already and stands
+        within another fold, all that is selected, or it could not take it up alone."""
+        spans = [(event.seq, event.seq) for event in read]
+        spans += [(seed.fold.from_seq, seed.fold.to_seq) for seed in seeds]
+        own = min(start for start, _ in spans), max(end for _, end in spans)
+        is_plain = not seeds and all(self._view.index.is_live(event.seq) for event in read)
+        return own if is_plain or not self._view.is_inside(own) else self.selection.span
 
     def _superseded_tokens(self, lane: Lane, covers: Ranges) -> int:
         """Tokens of the lane's sections that would be shown no more."""
@@ -134,10 +144,7 @@ class Draft:
 
     def plan(self, *, level: int, moment: Moment, is_staged: bool) -> Plan:
         """Return it as the plan of a fold."""
-        from_seq, to_seq = self.selection.span
         return Plan(
-            from_seq=from_seq,
-            to_seq=to_seq,
             sections=self._shared_out(),
             level=level,
             moment=moment,

@@ -8,7 +8,7 @@ from app.core.compaction.policy import Moment
 from app.core.contents import Part
 from app.core.events import FoldRequest, SectionRequest
 from app.core.lanes import Lane
-from app.core.ranges import FOREVER, Ranges, union
+from app.core.ranges import FOREVER, Range, Ranges, union
 
 #: Why nothing is folded. The first that applies, in this order, is told.
 Reason: TypeAlias = Literal[
@@ -53,6 +53,8 @@ class PlannedSection:
     seqs: Ranges
     #: All that the section will stand for: those events, and what the seeds stand for.
     covers: Ranges
+    #: What a fold of this section alone spans.
+    span: Range
     #: Folds whose section for the lane is read in place of what it covers, oldest first.
     seed_fold_seqs: tuple[int, ...]
     #: Of the events and the seeds: what the summary has to be smaller than.
@@ -94,13 +96,21 @@ class PlannedSection:
 class Plan:
     """A fold that should be made."""
 
-    from_seq: int
-    to_seq: int
-    #: By the first event that they cover.
+    #: By the first event that they cover; at least one.
     sections: tuple[PlannedSection, ...]
     level: int
     moment: Moment
     is_staged: bool
+
+    @property
+    def from_seq(self) -> int:
+        """The first event that the fold would stand for."""
+        return _span_of(self.sections)[0]
+
+    @property
+    def to_seq(self) -> int:
+        """The last."""
+        return _span_of(self.sections)[1]
 
     @property
     def tokens_before(self) -> int:
@@ -129,11 +139,17 @@ class Plan:
     def fold_request(self, summaries: Mapping[Lane, tuple[Part, ...]]) -> FoldRequest:
         """Return the fold with its summaries; a lane without one stays as it is."""
         kept = self.kept(summaries)
+        # Not further than what is folded: what is not would keep later folds from beginning there.
+        from_seq, to_seq = _span_of(kept)
         return FoldRequest(
-            from_seq=self.from_seq,
-            to_seq=self.to_seq,
+            from_seq=from_seq,
+            to_seq=to_seq,
             sections=tuple(section.request(summaries[section.lane]) for section in kept),
             seqs=union(pair for section in kept for pair in section.covers),
             level=self.level,
             is_staged=self.is_staged,
         )
+
+
+def _span_of(sections: Sequence[PlannedSection]) -> Range:
+    return min(each.span[0] for each in sections), max(each.span[1] for each in sections)

@@ -698,3 +698,19 @@ def test_an_empty_log_gives_a_reason(strategy: str) -> None:
     plan = Session().plan(policy(strategy=strategy, **pairs))  # type: ignore[arg-type]
     assert isinstance(plan, Nothing)
     assert plan.detail
+
+
+# What is folded of a plan
+
+
+def test_a_fold_spans_no_lane_that_has_no_summary() -> None:
+    session = Session(
+        replace(user("q", part_tokens=LONG), lane=Lane(branch="r"), invocation_id="i1"),
+        *(event for number in range(2, 4) for event in turn(number)),
+        user("now", invocation_id="i4"),
+    )
+    plan = session.plan(EVERY, is_asked=True, moment="range", wanted=RangeRequest())
+    assert isinstance(plan, Plan)
+    request = plan.fold_request({Lane(): ()})
+    assert (plan.from_seq, request.from_seq, request.to_seq) == (1, 2, plan.to_seq)
+    assert request.seqs == ((2, 5),)
