@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.core.compaction.cues import (
+    asks,
     class_of,
     is_bare,
     is_emphatic,
@@ -26,6 +27,7 @@ from app.core.compaction.cues import (
     label_of,
     points_back,
     tells_of_something,
+    told_words,
 )
 from app.core.compaction.ledger import LedgerClass, LedgerLine, quoted_text
 from app.core.compaction.said import Said, Speaker, said
@@ -34,6 +36,7 @@ from app.core.compaction.statements import (
     exact_tokens,
     is_negative,
     names,
+    one_line,
     overlap,
     statements,
     unbroken,
@@ -54,6 +57,10 @@ TYPED_WORDS: Final = 4
 #: Few statements are typed beside what agents and tools say, and nobody else remembers them: they
 #: weigh, also without any word that says what kind of statement they are.
 TYPED_SCORE: Final = 2.5
+#: Before a question that was answered, and is kept for what it tells.
+SETTLED: Final = "(answered)"
+#: What an answer is kept with of its question.
+MAX_QUESTION_CHARACTERS: Final = 100
 #: Statements of one line are joined up to this length.
 MAX_JOINED_CHARACTERS: Final = 320
 
@@ -105,10 +112,11 @@ def candidates(events: Events, summary: str | None) -> list[Candidate]:
     if summary:
         sayings.insert(0, _Saying(Speaker.AGENT, "summary", (), _read(summary)))
     answered = _answered(sayings)
+    question = ""
     for number, saying in enumerate(sayings):
         # Up to half a point for being new, so that of equals the newer comes first.
         newness = 0.5 * number / len(sayings)
-        for draft in _drafts(saying, is_answered=answered[number]):
+        for draft in _drafts(saying, question, is_answered=answered[number]):
             one = _candidate(saying, draft, newness)
             key = (one.line.kind, one.line.text.casefold())
             times[one.text.casefold()] += 1
@@ -117,6 +125,7 @@ def candidates(events: Events, summary: str | None) -> list[Candidate]:
                 seqs = union((*known.line.seqs, *one.line.seqs))
                 one = replace(one, line=replace(known.line, seqs=seqs))
             found[key] = one
+        question = _question_of(saying)
     return _without_echoes(
         replace(one, score=one.score - (1.5 if times[one.text.casefold()] >= _FORMULA else 0.0))
         for one in found.values()
@@ -142,6 +151,14 @@ def _read(text: str) -> str:
     if len(text) <= MAX_READ_CHARACTERS:
         return text
     return f"{text[: MAX_READ_CHARACTERS * 3 // 4]}\n{text[-MAX_READ_CHARACTERS // 4 :]}"
+
+
+def _question_of(saying: _Saying) -> str:
+    """Return what an agent asks at the end of what it says, empty for nothing."""
+    if saying.speaker is not Speaker.AGENT:
+        return ""
+    last = next(iter([*statements(saying.text)][-1:]), None)
+    return one_line(last.text, MAX_QUESTION_CHARACTERS) if last and asks(last.text) else ""
 
 
 def _answered(sayings: Sequence[_Saying]) -> list[bool]:
@@ -177,12 +194,20 @@ class _Draft:
         )
 
 
-def _drafts(saying: _Saying, *, is_answered: bool) -> Iterator[_Draft]:
+def _drafts(saying: _Saying, question: str, *, is_answered: bool) -> Iterator[_Draft]:
     """Yield what the ledger may take of a saying.
 
     "The cap is $5. Never exceed it." is one line: a statement that points back, or is of the same
     kind, stays with the one before it.
+
+    Args:
+        saying: what is said.
+        question: what an agent asked just before.
+        is_answered: the other side spoke after it.
     """
+    if question and _is_bare_answer(saying):
+        yield _answer_draft(saying, question)
+        return
     heading: LedgerClass | None = None
     held: _Draft | None = None
     for statement in statements(saying.text):
@@ -197,6 +222,21 @@ def _drafts(saying: _Saying, *, is_answered: bool) -> Iterator[_Draft]:
         held = draft
     if held is not None:
         yield held
+
+
+def _is_bare_answer(saying: _Saying) -> bool:
+    """Tell whether all that a person says is a value, which means nothing without its question."""
+    text = saying.text
+    if saying.speaker is not Speaker.USER or word_count(text) >= TYPED_WORDS or asks(text):
+        return False
+    return bool(exact_tokens(text) or told_words(text))
+
+
+def _answer_draft(saying: _Saying, question: str) -> _Draft:
+    text = one_line(saying.text)
+    score = _shape_score(text) + _ROLE_SCORE[Speaker.USER] + TYPED_SCORE
+    told = f"{text} (asked: {question})"
+    return _Draft(Speaker.USER, class_of(text) or LedgerClass.FACT, text, told, score)
 
 
 def _belongs(held: _Draft, draft: _Draft, statement: Statement) -> bool:
@@ -222,8 +262,12 @@ def _draft(
     text, speaker = statement.text, saying.speaker
     is_data = speaker is Speaker.TOOL or statement.in_code or not is_prose(text)
     kind = None if is_data else _kind(saying, text, heading)
-    if kind is LedgerClass.QUESTION and is_answered and not is_open_question(text):
-        return None
+    is_settled = kind is LedgerClass.QUESTION and is_answered and not is_open_question(text)
+    if is_settled:
+        # Whoever asks tells as well: "Why is order 7741 late?"
+        if speaker is not Speaker.USER or not exact_tokens(text):
+            return None
+        kind = LedgerClass.FACT
     label, labelled = label_of(text)
     score = _shape_score(text)
     if is_data:
@@ -242,6 +286,8 @@ def _draft(
         return None
     is_told_by_heading = labelled is not None and not is_data and is_bare(label)
     told = text.removeprefix(label).strip() if is_told_by_heading else text
+    if is_settled:
+        told = f"{SETTLED} {told}"
     return _Draft(speaker, kind or LedgerClass.FACT, text, told, score)
 
 
@@ -256,8 +302,8 @@ def _kind(saying: _Saying, text: str, heading: LedgerClass | None) -> LedgerClas
     kind = class_of(text)
     if kind is LedgerClass.RULE and not is_strong_rule(text) and not _limits(text):
         kind = None
-    if heading is not None and heading is not LedgerClass.FACT and kind is not LedgerClass.RULE:
-        kind = heading
+    if heading not in (None, LedgerClass.FACT, LedgerClass.QUESTION):
+        kind = kind if kind is LedgerClass.RULE else heading
     if saying.speaker is Speaker.AGENT and kind in (LedgerClass.RULE, LedgerClass.PREFERENCE):
         # An agent's "must" binds nobody; the sentence may still tell something.
         return None

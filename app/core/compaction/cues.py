@@ -198,11 +198,10 @@ def is_bare(label: str) -> bool:
 def class_of(text: str) -> LedgerClass | None:
     """Return the kind of a statement that someone made, None for one that only tells something."""
     _, labelled = label_of(text)
-    if labelled is not None and labelled is not LedgerClass.FACT:
+    # What stands behind "Question:" may tell something before it asks.
+    if labelled not in (None, LedgerClass.FACT, LedgerClass.QUESTION):
         return labelled
-    if _OPEN.search(text):
-        return LedgerClass.QUESTION
-    if _QUESTION_END.search(text):
+    if is_open_question(text) or asks(text):
         return LedgerClass.QUESTION
     if _STRONG_RULE.search(text):
         # "I always prefer tea" is a wish, and so is "never use emoji, I hate them".
@@ -231,6 +230,11 @@ def is_open_question(text: str) -> bool:
     return _OPEN.search(text) is not None
 
 
+def asks(text: str) -> bool:
+    """Tell whether the statement ends as a question does."""
+    return _QUESTION_END.search(text) is not None
+
+
 def is_update(text: str) -> bool:
     """Tell whether the statement says that it takes the place of another."""
     return _UPDATE.search(text) is not None
@@ -248,7 +252,12 @@ def tells_of_something(text: str) -> bool:
 
 def is_small_talk(text: str) -> bool:
     """Tell whether the statement only greets, thanks, agrees or asks to go on."""
-    return word_count(_SMALL_TALK.sub(" ", text)) < MIN_TOLD_WORDS
+    return told_words(text) < MIN_TOLD_WORDS
+
+
+def told_words(text: str) -> int:
+    """Return of how many words the text is without those of small talk."""
+    return word_count(_SMALL_TALK.sub(" ", text))
 
 
 def points_back(text: str) -> bool:

@@ -150,6 +150,38 @@ def test_a_label_that_says_what_it_is_about_stays() -> None:
     assert lines(user("Hard constraint: no deploys on Fridays.")) == ["no deploys on Fridays."]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Question: my account number is 7741. Why is it blocked?",
+        "Question 1: what about the harbour? The access code of the vault is 7741.",
+        "**Follow-up question:** the serial of the printer is 7741.",
+        "question for later: the serial of the printer is 7741.",
+        "问题：我的账号是7741。为什么被封了？",
+        "问题1：港口怎么样？保险柜的密码是7741。",
+        "关于账号7741的问题：它被封了。",
+        "Can you tell me why order 7741 is late?",
+        "I have a question: the vault code is 7741, is that safe?",
+        "账号7741为什么被封了？",
+        "Open item: pay 7741 to Bob?",
+    ],
+)
+def test_who_asks_tells_as_well(text: str) -> None:
+    told = lines(user(text), model("Let me look."), user("Thanks."), model("Done."))
+
+    assert any("7741" in line for line in told)
+    assert lines(user("Why is it late?"), model("Let me look.")) == []
+
+
+@pytest.mark.parametrize("text", ["7741", "blue", "Bob Smith", "账号7741", "never"])
+def test_an_answer_of_a_word_is_kept_with_its_question(text: str) -> None:
+    asked = model("I see. What shall I take?")
+
+    assert lines(user("Help me."), asked, user(text)) == [f"{text} (asked: What shall I take?)"]
+    assert lines(user("Help me."), asked, user("ok thanks")) == []
+    assert lines(user("Help me."), asked, user("why?"), model("So.")) == []
+
+
 def test_a_question_is_open_until_the_other_side_spoke() -> None:
     asked = user("Which of the 3 regions should host the mirror?")
 
