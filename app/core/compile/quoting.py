@@ -12,6 +12,11 @@ def elide_markers(text: str) -> str:
     return text.replace(BEGIN_QUOTED, ELIDED_MARKER).replace(END_QUOTED, ELIDED_MARKER)
 
 
+def plain_name(name: str) -> str:
+    """Return a name as it stands outside of a quotation: on one line, and without markers."""
+    return elide_markers(" ".join(name.split()))
+
+
 def quote(text: str) -> str:
     """Return the text between markers."""
     return f"{BEGIN_QUOTED}\n{elide_markers(text)}\n{END_QUOTED}"

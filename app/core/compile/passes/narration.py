@@ -27,7 +27,13 @@ from app.core.compile.adk.transcriptions import join_transcriptions
 from app.core.compile.estimate import estimate_tokens
 from app.core.compile.inputs import CompileInput, CompileOptions, Report
 from app.core.compile.order import is_foreign
-from app.core.compile.quoting import BEGIN_QUOTED, END_QUOTED, elide_markers, quote
+from app.core.compile.quoting import (
+    BEGIN_QUOTED,
+    END_QUOTED,
+    elide_markers,
+    plain_name,
+    quote,
+)
 from app.core.contents import (
     FunctionCall,
     FunctionResponse,
@@ -137,26 +143,33 @@ class _Teller:
                 return
             case Text(text=text):
                 verb = "thought" if part.thought else "said"
-                yield self._quoted(f"[{self.author}] {verb}:", text, tokens)
+                yield self._quoted(f"[{self._author}] {verb}:", text, tokens)
             case FunctionCall() | FunctionResponse() if part.thought and is_adk:
                 # google-adk leaves out whatever is marked as a thought.
                 return
             case FunctionCall(name=name):
-                said = f"[{self.author}] called tool `{elide_markers(name)}` with parameters:"
+                said = f"[{self._author}] called tool `{self._name(name)}` with parameters:"
                 yield self._quoted(said, _arguments(part, is_adk=is_adk), tokens)
             case FunctionResponse(name=name):
-                said = f"[{self.author}] `{elide_markers(name)}` tool returned result:"
+                said = f"[{self._author}] `{self._name(name)}` tool returned result:"
                 yield self._quoted(said, _result(part, is_adk=is_adk), tokens)
                 if not is_adk:
                     yield from ((media, 0) for media in part.media)
             case Opaque(text=text):
                 if text and not is_adk:
-                    yield self._quoted(f"[{self.author}] said:", text, tokens)
+                    yield self._quoted(f"[{self._author}] said:", text, tokens)
             case _ if part.thought:
                 return
             case _:
                 # Its signature belongs to another agent's turn.
                 yield (part if is_adk else replace(part, signature=None, signed_by=None)), tokens
+
+    @property
+    def _author(self) -> str:
+        return self.author if self.options.preset == "adk" else plain_name(self.author)
+
+    def _name(self, name: str) -> str:
+        return elide_markers(name) if self.options.preset == "adk" else plain_name(name)
 
     @property
     def _has_thoughts(self) -> bool:

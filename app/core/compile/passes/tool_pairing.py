@@ -25,7 +25,7 @@ from app.core.compile.adk.pairing import pair as adk_pair
 from app.core.compile.inputs import CallKey, CompileInput, PendingCall, Report
 from app.core.compile.no_result import NO_RESULT_TOKENS, no_result
 from app.core.compile.order import is_reply
-from app.core.compile.quoting import elide_markers, quote
+from app.core.compile.quoting import plain_name, quote
 from app.core.contents import (
     TOOL_PARTS,
     FunctionCall,
@@ -242,7 +242,7 @@ class _Pairing:
 
 
 def _told(part: FunctionResponse, owner: Owner) -> Text:
-    name = elide_markers(part.name or owner.name)
+    name = plain_name(part.name or owner.name)
     result = part.response if part.response_text is None else part.response_text
     return Text(
         text=f"The tool `{name}` answered an earlier call after you had gone on. "
