@@ -38,7 +38,7 @@ from app.core.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from app.core.events import Activation, Events, markers_of
+from app.core.events import Activation, Events, Fold, markers_of
 from app.core.index import fold_statuses, resolve
 from app.core.ranges import FOREVER
 from app.core.resolve import Log
@@ -288,7 +288,7 @@ class CompileContext:
         result = self._run(read.events, inputs, observer)
         if result.budget_actions:
             read, inputs, result = await self._with_staged(
-                connection, read, inputs=inputs, result=result
+                connection, request, read, inputs=inputs, result=result, observer=observer
             )
         observer.lap("render")
         counted, projection = self._run.project(inputs, result, read.events)
@@ -421,10 +421,12 @@ class CompileContext:
     async def _with_staged(
         self,
         connection: Connection,
+        request: CompileRequest,
         read: LogRead,
         *,
         inputs: CompileInput,
         result: CompileResult,
+        observer: CompileObserver,
     ) -> tuple[LogRead, CompileInput, CompileResult]:
         """Use staged folds, in this answer alone, before anything is cut."""
         markers = await self._log.markers(connection, read.key, inputs.compiled_seq)
@@ -432,15 +434,21 @@ class CompileContext:
         staged = [seq for seq, status in statuses.items() if status == "staged"]
         if not staged:
             return read, inputs, result
-        activations = [(FOREVER + number, Activation(seq)) for number, seq in enumerate(staged)]
+        activated = [
+            *markers,
+            *((FOREVER + number, Activation(seq)) for number, seq in enumerate(staged)),
+        ]
         reader = inputs.options.reader
         full = await self._log.read_all(connection, read.key, inputs.compiled_seq, reader=reader)
         if full is None:
             return read, inputs, result
-        read = replace(full, index=resolve([*markers, *activations]), head_seq=read.head_seq)
-        inputs = replace(inputs, index=read.index)
-        folded = self._run(read.events, inputs)
-        used = tuple(BudgetAction("staged_fold", seq, 0) for seq in staged)
+        index = expanded(resolve(activated), activated, request)
+        read = replace(full, index=index, head_seq=read.head_seq)
+        folded = self._run(read.events, replace(inputs, index=index), observer)
+        used = tuple(
+            BudgetAction("staged_fold", seq, _saved_by(seq, read, before=inputs)) for seq in staged
+        )
+        inputs = replace(inputs, index=index)
         return read, inputs, replace(folded, budget_actions=(*used, *folded.budget_actions))
 
     async def _standing(
@@ -581,3 +589,16 @@ class CompileContext:
 
 def _settled_key(key: SessionKey, request: CompileRequest) -> tuple[UUID, CompileOptions, str]:
     return (key.uid, request.options, request.format.name)
+
+
+def _saved_by(fold_seq: int, read: LogRead, *, before: CompileInput) -> int:
+    """Return how many tokens a fold saves the reader: what it stands for, less what it says."""
+    reader, index = before.options.reader, before.index
+    saved = 0
+    for event in read.events:
+        if event.seq == fold_seq and isinstance(event.marker, Fold):
+            sections = event.marker.sections
+            saved -= sum(each.tokens for each in sections if reader.sees(each.lane))
+        elif index.is_live(event.seq) and read.index.fold_of(event.seq) == fold_seq:
+            saved += sum(event.part_tokens) if reader.sees(event.lane) else 0
+    return max(0, saved)

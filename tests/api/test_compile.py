@@ -632,6 +632,49 @@ async def test_a_compile_fits_its_budget_and_says_what_was_cut(api: Api) -> None
     assert [cut["seq"] for cut in answer["budget"]["actions"]] == [3]
 
 
+async def seven_turns(api: Api) -> str:
+    """Return a session of 7 turns of some 60 tokens each, and a question."""
+    path = await api.session()
+    for number in range(7):
+        await api.append(path, user(f"{number} " + "word " * 50), model("so it is " * 5))
+    await api.append(path, user("and now?"))
+    return path
+
+
+async def test_a_budget_uses_staged_folds_and_says_what_they_save(api: Api) -> None:
+    path = await seven_turns(api)
+    body = {"covers": {"from_seq": 1, "to_seq": 10}, "content": "brief", "activation": "staged"}
+    assert (await api.post(f"{path}/summaries", body)).status_code == 201
+    whole = (await compiled(api, path, agent="agent"))["tokens"]["total"]
+
+    answer = await compiled(
+        api, path, agent="agent", budget={"max_input_tokens": whole // 2}, explain=True
+    )
+
+    (used,) = answer["budget"]["actions"]
+    saved = whole - answer["budget"]["used"]
+    assert (used["action"], used["seq"], used["tokens"]) == ("staged_fold", 16, saved)
+    row = next(row for row in answer["events"] if row["from_seq"] == 1)
+    assert (row["to_seq"], row["action"], row["by_seq"]) == (10, "masked", 16)
+    # In this answer alone.
+    assert (await compiled(api, path, agent="agent"))["tokens"]["total"] == whole
+
+
+async def test_what_a_budget_drops_is_told_by_the_newest_event_of_it(api: Api) -> None:
+    path = await seven_turns(api)
+    body = {"covers": {"from_seq": 1, "to_seq": 4}, "content": "brief"}
+    assert (await api.post(f"{path}/summaries", body)).status_code == 201
+
+    answer = await compiled(api, path, agent="agent", budget={"max_input_tokens": 200})
+
+    (cut,) = answer["budget"]["actions"]
+    assert cut["action"] == "dropped"
+    assert 5 <= cut["seq"] <= 14
+    texts = json.dumps(answer["request"])
+    assert "brief" in texts
+    assert f'"{cut["seq"] // 2} word' in texts
+
+
 async def test_what_cannot_be_cut_is_refused_with_the_tokens_of_each_segment(api: Api) -> None:
     path = await api.session()
     await api.append(path, user("word " * 200))

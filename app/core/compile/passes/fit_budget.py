@@ -115,7 +115,8 @@ class _Cutter:
                 return
 
     def _drop_before(self, start: int, kept: Sequence[Content], dropped: int) -> None:
-        newest = max((p.seq or 0 for c in self.contents[:start] for p in c.parts), default=0)
+        parts = [placed for content in self.contents[:start] for placed in content.parts]
+        newest = max((p.seq or 0 for p in parts if not _is_protected(p)), default=0)
         note = Content(
             "user", (PlacedPart(Text(text=LEFT_OUT_TEXT), tokens=estimate_tokens(LEFT_OUT_TEXT)),)
         )
@@ -149,18 +150,18 @@ def _tokens(contents: Iterable[Content]) -> int:
 
 def _protected(content: Content) -> Content | None:
     """Return what stays of a content that is left out: pins, summaries, what is not of the log."""
-    parts = tuple(
-        placed
-        for placed in content.parts
-        if placed.segment is not Segment.HISTORY or placed.seq is None
-    )
+    parts = tuple(filter(_is_protected, content.parts))
     return replace(content, parts=parts) if parts else None
+
+
+def _is_protected(placed: PlacedPart) -> bool:
+    return placed.segment is not Segment.HISTORY or placed.seq is None
 
 
 def _stub_of(placed: PlacedPart) -> PlacedPart | None:
     """Return a stub for a result or a piece of media, None where there is nothing to save."""
     part = placed.part
-    if placed.segment is not Segment.HISTORY or placed.seq is None or placed.tokens <= _STUB_TOKENS:
+    if _is_protected(placed) or placed.tokens <= _STUB_TOKENS:
         return None
     said = f"left out to fit the context window: {placed.tokens} tokens, seq {placed.seq}"
     if isinstance(part, FunctionResponse):
