@@ -15,7 +15,14 @@ import structlog
 
 from app.core.canonical import Json
 from app.core.compile.adk.opening import find_opening_args
-from app.core.compile.breaks import find_break, gone_reply, is_lost, newest_reply
+from app.core.compile.breaks import (
+    change_before,
+    find_break,
+    gone_reply,
+    is_lost,
+    is_unnamed,
+    newest_reply,
+)
 from app.core.compile.explicit_cache import Lifecycle, cache_segment, request_after
 from app.core.compile.inputs import BudgetAction, CompileInput, CompileOptions, CompileResult
 from app.core.compile.instruction import system_text
@@ -466,14 +473,19 @@ class CompileContext:
         whole = whole_standing(
             reply, result, gone=read.gone_reply, base_fingerprint=request.base_fingerprint
         )
-        if is_lost(read.gone_reply, result):
-            reply = read.gone_reply
-        if whole is not None or reply is None:
-            return whole or NOTHING_STANDS
+        gone = read.gone_reply
+        if whole is not None:
+            return whole
+        markers = await self._log.markers(connection, read.key, position_of(request, read))
+        if reply is None and gone is not None and is_unnamed(gone):
+            return Standing(None, found_break=change_before(gone, markers))
+        if is_lost(gone, result):
+            reply = gone
+        if reply is None:
+            return NOTHING_STANDS
         # Only now is it worth to read what the reply was compiled from.
         compiled_seq = reply.seq - 1 if reply.compiled_seq is None else reply.compiled_seq
         then = await self._log.read_at(connection, read.key, reader, compiled_seq)
-        markers = await self._log.markers(connection, read.key, position_of(request, read))
         if then is None:
             return NOTHING_STANDS
         then_inputs = replace(
@@ -490,15 +502,19 @@ class CompileContext:
         reply = newest_reply(events.events, result, reader)
         gone = gone_reply(events.events, inputs.index, reader)
         whole = whole_standing(reply, result, gone=gone, base_fingerprint=request.base_fingerprint)
+        if whole is not None:
+            return whole
+        markers = markers_of(events.events)
+        if reply is None and gone is not None and is_unnamed(gone):
+            return Standing(None, found_break=change_before(gone, markers))
         if is_lost(gone, result):
             reply = gone
-        if whole is not None or reply is None:
-            return whole or NOTHING_STANDS
+        if reply is None:
+            return NOTHING_STANDS
         compiled_seq = reply.seq - 1 if reply.compiled_seq is None else reply.compiled_seq
         then = up_to(events, compiled_seq)
         then_inputs = replace(inputs, index=then.index, compiled_seq=compiled_seq)
         then_result = run_then(then.events, then_inputs)
-        markers = markers_of(events.events)
         found = find_break(reply, result, then_result, index=inputs.index, markers=markers)
         return broken_standing(reply, result, then_result, found)
 

@@ -112,6 +112,11 @@ def is_lost(gone: Event | None, result: CompileResult) -> bool:
     return recorded is not None and recorded not in result.chain
 
 
+def is_unnamed(gone: Event | None) -> bool:
+    """Tell whether a reply that is gone does not say what it was compiled for."""
+    return gone is not None and not gone.compiled_fingerprint
+
+
 def fingerprint_before(reply: Event, result: CompileResult) -> str:
     """Return the chain's value in front of the reply's response.
 
@@ -202,6 +207,14 @@ def cause_between(
     if found is None and first.budget_actions != second.budget_actions:
         return Break("budget")
     return found
+
+
+def change_before(reply: Event, markers: Sequence[tuple[int, Marker]]) -> Break | None:
+    """Return the newest marker after a reply that changed how what it was compiled from is read.
+
+    For a reply that does not say what it was compiled for: what is left of that is not known.
+    """
+    return _newest_change(sorted(markers, key=lambda pair: pair[0]), reply.seq - 1)
 
 
 def _newest_change(ordered: Sequence[tuple[int, Marker]], since_seq: int) -> Break | None:

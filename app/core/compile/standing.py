@@ -6,7 +6,13 @@ reply answered, or the base that the caller names.
 
 from dataclasses import dataclass
 
-from app.core.compile.breaks import Break, fingerprint_before, first_difference, is_lost
+from app.core.compile.breaks import (
+    Break,
+    fingerprint_before,
+    first_difference,
+    is_lost,
+    is_unnamed,
+)
 from app.core.compile.inputs import CompileResult
 from app.core.compile.projection import Counted
 from app.core.events import Event
@@ -47,7 +53,7 @@ def whole_standing(
         gone: the newest reply, if it is not shown any more.
         base_fingerprint: of a request that the caller has sent.
     """
-    if is_lost(gone, result):
+    if is_lost(gone, result) or (reply is None and is_unnamed(gone)):
         return None
     if reply is not None and fingerprint_before(reply, result) != reply.compiled_fingerprint:
         return None
