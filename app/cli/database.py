@@ -1,10 +1,16 @@
-"""The database of a command: the one of the settings, else an embedded one while it runs."""
+"""The database of a command: the one of the settings, else an embedded one while it runs; and what
+a command asks of it first."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from app.core.errors import TenantNotFoundError
+from app.services.bundle import Services
 from app.settings import Settings
 from app.storage.embedded import EmbeddedPostgres
+
+DEFAULT_TENANT: Final = "default"
 
 
 @contextmanager
@@ -23,3 +29,18 @@ def running_database(settings: Settings) -> Iterator[str]:
         yield server.socket_url
     finally:
         server.stop()
+
+
+async def check_tenant(services: Services, tenant_id: str) -> None:
+    """Refuse the name of a tenant that was never made.
+
+    Raises:
+        TenantNotFoundError: it is one.
+    """
+    if tenant_id == DEFAULT_TENANT:
+        # Where no key is asked for, everything is its; nobody makes it.
+        return
+    try:
+        await services.tenants.get(tenant_id)
+    except TenantNotFoundError:
+        raise TenantNotFoundError(f"there is no tenant {tenant_id}") from None

@@ -2,20 +2,23 @@
 
 import argparse
 import asyncio
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr, ValidationError
 
-from app.cli.database import running_database
+from app.api.schemas.admin import NewKeyRequest, RotateRequest
+from app.cli.database import DEFAULT_TENANT, check_tenant, running_database
+from app.core.errors import InvalidInputError
 from app.ports import ApiKey
 from app.services.bundle import Services
-from app.services.manage_keys import CLI, WantedKey
+from app.services.manage_keys import CLI
 from app.settings import Settings, load_settings
 from app.wiring import build
 
+M = TypeVar("M", bound=BaseModel)
+
 DEFAULT_SCOPES: Final = "events:write,events:read,compile"
-DEFAULT_TENANT: Final = "default"
 #: Most keys of a list.
 MOST_LISTED: Final = 10_000
 
@@ -30,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--scopes", default=DEFAULT_SCOPES, help=f"separated by commas; {DEFAULT_SCOPES} if absent"
     )
     create.add_argument("--rate-limit", help="as in 100/s; the server's if absent")
-    create.add_argument("--ttl-s", type=float, help="seconds until it ends; never if absent")
+    create.add_argument("--ttl-s", type=int, help="seconds until it ends; never if absent")
     listing = actions.add_parser("list", help="list a tenant's keys, without the keys")
     listing.add_argument("--tenant", default=DEFAULT_TENANT)
     revoke = actions.add_parser("revoke", help="end a key now")
@@ -38,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     rotate = actions.add_parser("rotate", help="make a key with the same rights; shown once")
     rotate.add_argument("id", type=UUID, help="as `list` prints it")
     rotate.add_argument(
-        "--overlap-s", type=float, default=3600.0, help="how long the old one lives on; 3600"
+        "--overlap-s", type=int, default=3600, help="how long the old one lives on; 3600"
     )
 
 
@@ -59,27 +62,52 @@ async def _lines(settings: Settings, arguments: argparse.Namespace) -> list[str]
                 return [await _create(services, arguments)]
             case "list":
                 keys = await services.keys.list(arguments.tenant, after=None, limit=MOST_LISTED)
+                if not keys:
+                    await check_tenant(services, arguments.tenant)
                 return [_line(key) for key in keys]
             case "revoke":
                 await services.keys.revoke(arguments.id, by=CLI)
                 return [f"{arguments.id} is revoked"]
             case _:
-                shown = await services.keys.rotate(
-                    arguments.id, overlap_s=arguments.overlap_s, by=CLI
-                )
+                wanted = _checked(RotateRequest, overlap_s=arguments.overlap_s)
+                shown = await services.keys.rotate(arguments.id, overlap_s=wanted.overlap_s, by=CLI)
                 return [shown.secret]
 
 
 async def _create(services: Services, arguments: argparse.Namespace) -> str:
-    scopes = [scope.strip() for scope in arguments.scopes.split(",") if scope.strip()]
-    wanted = WantedKey(
+    wanted = _checked(
+        NewKeyRequest,
         tenant_id=arguments.tenant,
         name=arguments.name,
-        scopes=scopes,
+        scopes=[scope.strip() for scope in arguments.scopes.split(",") if scope.strip()],
         rate_limit=arguments.rate_limit,
         ttl_s=arguments.ttl_s,
     )
-    return (await services.keys.create(wanted, by=CLI)).secret
+    try:
+        return (await services.keys.create(wanted.to_domain(CLI), by=CLI)).secret
+    except InvalidInputError as error:
+        name = error.pointer.removeprefix("/")
+        raise InvalidInputError(f"{_option(name)}: {error.detail}") from None
+
+
+def _checked(model: type[M], **values: object) -> M:
+    """Return what is asked for, held to what a request over HTTP is.
+
+    Raises:
+        InvalidInputError: naming the argument.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "arguments"
+        text = first["msg"].removeprefix("Value error, ")
+        raise InvalidInputError(f"{_option(name)}: {text}") from None
+
+
+def _option(name: str) -> str:
+    """Return the argument that becomes a member of a request."""
+    return f"--{name.removesuffix('_id').replace('_', '-')}"
 
 
 def _line(key: ApiKey) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
-from app.cli.database import running_database
+from app.cli.database import DEFAULT_TENANT, check_tenant, running_database
 from app.core.errors import SessionNotFoundError
 from app.core.ids import session_uid
 from app.ports import SessionKey
@@ -31,6 +31,7 @@ class _Sums:
     findings: int = 0
     proved: int = 0
     not_proved: int = 0
+    skipped: int = 0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         sums = asyncio.run(_verify(settings, arguments))
     print(
         f"{sums.sessions} sessions, {sums.events} events: {sums.findings} findings; "
-        f"fingerprints proved {sums.proved}, not known {sums.not_proved}"
+        f"fingerprints proved {sums.proved}, not known {sums.not_proved}, "
+        f"not looked at {sums.skipped}"
     )
     return 1 if sums.findings else 0
 
@@ -68,6 +70,9 @@ async def _verify(settings: Settings, arguments: argparse.Namespace) -> _Sums:
         reports = verify.all(tenant_id=arguments.tenant, with_chain=not arguments.no_chain)
         async for report in reports:
             _tell(report, sums)
+        if arguments.tenant is not None and not sums.sessions:
+            # Of a misspelt tenant nothing is wrong either.
+            await check_tenant(built.services, arguments.tenant)
         if arguments.tenant is None:
             for finding in await verify.strays():
                 sums.findings += 1
@@ -76,7 +81,7 @@ async def _verify(settings: Settings, arguments: argparse.Namespace) -> _Sums:
 
 
 async def _one(services: Services, arguments: argparse.Namespace) -> SessionReport:
-    tenant_id = arguments.tenant or "default"
+    tenant_id = arguments.tenant or DEFAULT_TENANT
     key = SessionKey(tenant_id, arguments.session, session_uid(tenant_id, arguments.session))
     try:
         return await services.verify_sessions(key, with_chain=not arguments.no_chain)
@@ -91,6 +96,7 @@ def _tell(report: SessionReport, sums: _Sums) -> None:
     sums.events += report.events
     sums.proved += report.replies_proved
     sums.not_proved += report.replies_not_proved
+    sums.skipped += report.replies_skipped
     for finding in report.findings:
         sums.findings += 1
         place = f"{report.key.tenant_id}/{report.key.session_id}"

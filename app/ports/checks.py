@@ -39,6 +39,8 @@ class LogCheck:
     events: int
     #: Some of its replies that say what they were compiled for, in order.
     replies: tuple[RecordedReply, ...]
+    #: How many others there are; what those were compiled for begins what later ones were.
+    replies_left: int = 0
 
 
 class LogChecks(Protocol):

@@ -50,6 +50,8 @@ class SessionReport:
     #: Fingerprints that replies recorded and that were compiled again: equal, and not known.
     replies_proved: int = 0
     replies_not_proved: int = 0
+    #: Not looked at: only the first of each reader and head, and the newest, are.
+    replies_skipped: int = 0
 
 
 class VerifySessions:
@@ -84,7 +86,8 @@ class VerifySessions:
         # What is damaged compiles to anything.
         if check.findings or not with_chain:
             return report
-        return await self._with_chain(report, check.replies)
+        report = await self._with_chain(report, check.replies)
+        return replace(report, replies_skipped=check.replies_left)
 
     async def all(
         self, *, tenant_id: str | None = None, with_chain: bool = True

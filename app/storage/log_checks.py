@@ -58,9 +58,11 @@ class _Sums:
     folds: int = 0
     first_replies: dict[tuple[str, Lane, str], RecordedReply] = field(default_factory=dict)
     newest_replies: list[RecordedReply] = field(default_factory=list)
+    replies: int = 0
 
     def add_reply(self, reply: RecordedReply) -> None:
         """Remember a reply, if it is one of those."""
+        self.replies += 1
         place = (reply.author, reply.lane, reply.fingerprint[:HEAD_DIGITS])
         if len(self.first_replies) < MAX_FIRST_REPLIES:
             self.first_replies.setdefault(place, reply)
@@ -118,6 +120,7 @@ class PgLogChecks:
             findings=tuple(findings[:MAX_FINDINGS]),
             events=session["head_seq"],
             replies=tuple(replies[seq] for seq in sorted(replies)),
+            replies_left=sums.replies - len(replies),
         )
 
     # Events

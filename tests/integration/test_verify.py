@@ -307,6 +307,16 @@ async def test_a_session_is_checked_over_http(api: Api, url: str) -> None:
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
 
 
+async def test_what_was_not_looked_at_is_counted(api: Api) -> None:
+    path = await api.session()
+    for number in range(9):
+        await api.append(path, user(f"question {number}"))
+        await reply(api, path, f"answer {number}")
+    body = (await api.get(path.replace("/v1/", "/v1/admin/") + "/verify")).json()
+    assert (body["replies_proved"], body["replies_not_proved"]) == (6, 0)
+    assert body["replies_skipped"] == 3
+
+
 # A restore
 
 

@@ -361,6 +361,9 @@ class VerifyAnswer(AnswerModel):
     """Replies whose recorded fingerprint was compiled again."""
     replies_not_proved: int
     """Replies with a fingerprint whose format or model cannot be told from it."""
+    replies_skipped: int
+    """Replies with a fingerprint that were not looked at: neither the first of a reader and head
+    nor among the newest five, whose requests begin with what the others were compiled for."""
 
 
 def verify_answer(report: SessionReport) -> dict[str, Any]:
@@ -374,4 +377,5 @@ def verify_answer(report: SessionReport) -> dict[str, Any]:
         "events": report.events,
         "replies_proved": report.replies_proved,
         "replies_not_proved": report.replies_not_proved,
+        "replies_skipped": report.replies_skipped,
     }
