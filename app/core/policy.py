@@ -200,9 +200,8 @@ def _compaction(value: Json, pointer: str) -> None:
     allowed |= {key: _CHECKS[key] for key in STRATEGY_KEYS[strategy]}
     for key in members:
         if key in _CHECKS and key not in allowed:
-            raise InvalidInputError(
-                f"strategy {strategy} does not use {key}", pointer=pointer + pointer_to(key)
-            )
+            detail = f"strategy {strategy} does not use {key}; null takes away what was set before"
+            raise InvalidInputError(detail, pointer=pointer + pointer_to(key))
     _check_members(members, allowed, pointer)
     for key in _NEEDED.get(strategy, ()):
         if key not in members:

@@ -160,6 +160,6 @@ def member(value: object, *path: str | int) -> object:
 
 
 def number(value: object, *path: str | int) -> int:
-    """Return the count at a path, 0 when there is none."""
+    """Return the count at a path, 0 when there is none, or one that is no count."""
     found = member(value, *path)
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+    return max(0, found) if isinstance(found, int) and not isinstance(found, bool) else 0

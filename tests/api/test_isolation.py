@@ -58,7 +58,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     f"delete {S}": Operation(scopes=WRITE),
     f"post {S}/fork": Operation(scopes=WRITE, body={"new_id": "<new>"}),
     f"get {S}/state": Operation(scopes=READ),
-    "get /v1/apps/{app}/policy": Operation(scopes=READ, parameters={"app": "app"}),
+    "get /v1/apps/{app}/policy": Operation(scopes=READ | ADMIN, parameters={"app": "app"}),
     "put /v1/apps/{app}/policy": Operation(
         scopes=ADMIN,
         parameters={"app": "app"},

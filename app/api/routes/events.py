@@ -175,13 +175,14 @@ async def stream_events(
     """Follow the log: every event once and in order, after `Last-Event-ID` or `after_seq`; without
     either, what comes from now on."""
     _check_reader(caller, query.reader)
-    after_seq = query.after_seq if last_event_id is None else _event_seq(last_event_id)
+    # A client that has received none may send it empty.
+    after_seq = _event_seq(last_event_id) if last_event_id else query.after_seq
 
     async def check() -> None:
         still = await bundle.authenticate(bearer_key(authorization))
         _check_reader(still, query.reader)
 
-    pointer = "/query/after_seq" if last_event_id is None else LAST_EVENT_ID
+    pointer = LAST_EVENT_ID if last_event_id else "/query/after_seq"
     follower = await bundle.stream_events.open(
         key, reader=query.reader, after_seq=after_seq, pointer=pointer
     )

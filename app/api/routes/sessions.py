@@ -213,7 +213,11 @@ async def get_state(bundle: ServicesHere, key: SessionHere) -> Response:
     return json_answer(dict(view.state), head_seq=view.row.head_seq)
 
 
-@router.get("/v1/apps/{app}/policy", dependencies=CAN_READ, response_model=PolicyAnswer)
+@router.get(
+    "/v1/apps/{app}/policy",
+    dependencies=[Depends(requires("events:read", "admin"))],
+    response_model=PolicyAnswer,
+)
 async def get_app_policy(bundle: ServicesHere, caller: Caller, app_name: AppInPath) -> Response:
     """Return the default policy of an app's sessions."""
     return json_answer(await bundle.apps.policy(caller.tenant_id, app_name))

@@ -265,7 +265,7 @@ class CompactionAnswer(AnswerModel):
     usage: UsageAnswer | None
     """Tokens of the summarizer's model; null without one."""
     attempts: int | None
-    """How often a model was asked."""
+    """How often a model was asked; what is sent again after an error counts once."""
     fallback_reason: str | None
     """Why it is not what the policy asked for."""
     sections: list[SectionAnswer]

@@ -137,7 +137,8 @@ class CompileFields(RequestModel):
     agent: Word | None = None
     """Name of the reader; null: nothing is foreign."""
     branch: BranchPath = ""
-    """Of the reader: dotted agent path; it sees its own line upward."""
+    """Of the reader: dotted agent path; it sees its own line upward, and from the root, which is
+    the empty path, all of its scope."""
     isolation_scope: Word | None = None
     """Of the reader; null: outside of any scope."""
     node_path: BranchPath = ""

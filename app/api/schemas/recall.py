@@ -31,7 +31,8 @@ class ReaderFields(RequestModel):
     agent: Word | None = None
     """Its name; null: nothing is foreign."""
     branch: BranchPath = ""
-    """Dotted agent path; an agent sees its own line upward."""
+    """Dotted agent path; an agent sees its own line upward, and from the root, which is the
+    empty path, all of its scope."""
     isolation_scope: Word | None = None
     """Only events of this scope; null: outside of any."""
     node_path: BranchPath = ""
