@@ -71,6 +71,10 @@ def storage_errors() -> Iterator[None]:
         raise _translated(error, lost=True) from error
     except (TimeoutError, exc.TimeoutError, OSError) as error:
         raise StorageUnavailableError from error
+    except exc.InvalidRequestError as error:
+        # What SQLAlchemy says of connections that are closed again as soon as they are made: it
+        # tries twice.
+        raise StorageUnavailableError from error
 
 
 def _driver_error(error: exc.DBAPIError) -> BaseException | None:

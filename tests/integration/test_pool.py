@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 import pytest_asyncio
-from sqlalchemy import text
+from sqlalchemy import event, exc, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.core.errors import StorageError, StorageUnavailableError
@@ -187,6 +187,18 @@ async def test_a_connection_lost_in_a_transaction_is_unavailable(
             await connection.execute(text("INSERT INTO numbers VALUES (1)"))
 
     assert await _count(direct_engine) == 0
+
+
+async def test_connections_that_are_closed_as_soon_as_they_are_made_are_unavailable(
+    direct_engine: AsyncEngine,
+) -> None:
+    # As of a server that goes down: it takes connections, and ends them.
+    @event.listens_for(direct_engine.sync_engine, "checkout")
+    def end_it(*_: object) -> None:
+        raise exc.DisconnectionError
+
+    with pytest.raises(StorageUnavailableError):
+        await _count(direct_engine)
 
 
 async def test_a_server_that_does_not_answer_is_unavailable(unused_tcp_port: int) -> None:
