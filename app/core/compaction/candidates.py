@@ -59,6 +59,8 @@ TYPED_WORDS: Final = 4
 TYPED_SCORE: Final = 2.5
 #: Before a question that was answered, and is kept for what it tells.
 SETTLED: Final = "(answered)"
+#: Shorter numbers and names in a question say nothing that is worth a line.
+LEAST_NAME_CHARACTERS: Final = 3
 #: What an answer is kept with of its question.
 MAX_QUESTION_CHARACTERS: Final = 100
 #: Statements of one line are joined up to this length.
@@ -265,7 +267,7 @@ def _draft(
     is_settled = kind is LedgerClass.QUESTION and is_answered and not is_open_question(text)
     if is_settled:
         # Whoever asks tells as well: "Why is order 7741 late?"
-        if speaker is not Speaker.USER or not exact_tokens(text):
+        if speaker is not Speaker.USER or not _names_something(text):
             return None
         kind = LedgerClass.FACT
     label, labelled = label_of(text)
@@ -312,6 +314,11 @@ def _kind(saying: _Saying, text: str, heading: LedgerClass | None) -> LedgerClas
 
 def _is_worth_typing(text: str) -> bool:
     return word_count(text) >= TYPED_WORDS and not is_small_talk(text)
+
+
+def _names_something(text: str) -> bool:
+    """Tell whether there is more to look up than a small number: "on day 3" is not."""
+    return any(len(token) >= LEAST_NAME_CHARACTERS for token in exact_tokens(text))
 
 
 def _limits(text: str) -> bool:

@@ -171,6 +171,7 @@ def test_who_asks_tells_as_well(text: str) -> None:
 
     assert any("7741" in line for line in told)
     assert lines(user("Why is it late?"), model("Let me look.")) == []
+    assert lines(user("What is there to see on day 3?"), model("A harbour.")) == []
 
 
 @pytest.mark.parametrize("text", ["7741", "blue", "Bob Smith", "账号7741", "never"])
