@@ -33,6 +33,8 @@ from app.ports import (
 from app.services.authenticate import SCOPES, hash_key
 
 OPERATOR: Final = "operator"
+#: Scopes that reach beyond a tenant: what is measured is of all of them.
+OPERATORS_OWN: Final = frozenset({OPERATOR, "metrics"})
 KEY_PREFIX: Final = "fl_"
 #: Bytes of randomness in a key.
 KEY_BYTES: Final = 32
@@ -83,12 +85,14 @@ class ManageKeys:
 
         Raises:
             InvalidInputError: a scope is unknown, or the rate limit is none.
-            ForbiddenError: another tenant's key, or an operator's, is for operators to make.
+            ForbiddenError: another tenant's key, or one that reaches beyond a tenant, is for
+                operators to make.
         """
         _check_scopes(wanted.scopes)
         if wanted.rate_limit is not None:
             parse_rate_limit(wanted.rate_limit, "/rate_limit")
-        is_operators = wanted.tenant_id != by.tenant_id or OPERATOR in wanted.scopes
+        is_beyond = not OPERATORS_OWN.isdisjoint(wanted.scopes)
+        is_operators = wanted.tenant_id != by.tenant_id or is_beyond
         if is_operators and OPERATOR not in by.scopes:
             raise ForbiddenError(scope=OPERATOR)
         async with self._database.transaction() as connection:
@@ -131,13 +135,13 @@ class ManageKeys:
         Raises:
             KeyNotFoundError: there is none within the caller's reach.
             KeyEndedError: it opens nothing any more, so there is nothing to hand on.
-            ForbiddenError: an operator's key is for operators to rotate.
+            ForbiddenError: a key that reaches beyond a tenant is for operators to rotate.
         """
         async with self._database.transaction() as connection:
             old = await self._within_reach(connection, key_id, by)
             if not old.is_valid:
                 raise KeyEndedError
-            if OPERATOR in old.scopes and OPERATOR not in by.scopes:
+            if not OPERATORS_OWN.isdisjoint(old.scopes) and OPERATOR not in by.scopes:
                 raise ForbiddenError(scope=OPERATOR)
             ttl_s = None
             if old.expires_at is not None:

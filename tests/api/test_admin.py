@@ -172,6 +172,7 @@ async def test_an_administrator_reaches_its_own_tenant_only(api: Api) -> None:
     for answer in [
         await admin.post(KEYS, {"scopes": ["compile"], "tenant_id": theirs}),
         await admin.post(KEYS, {"scopes": ["operator"]}),
+        await admin.post(KEYS, {"scopes": ["events:read", "metrics"]}),
         await admin.get(f"{KEYS}?tenant_id={theirs}"),
         await admin.get(f"{AUDIT}?tenant_id={theirs}"),
         await admin.get(TENANTS),
@@ -185,12 +186,15 @@ async def test_an_administrator_reaches_its_own_tenant_only(api: Api) -> None:
     assert {row["target"] for row in rows} >= {own["id"]}
 
 
-async def test_an_operators_key_is_for_operators_to_rotate(api: Api) -> None:
-    operator = await make_key(api, "operator", "admin")
+@pytest.mark.parametrize("scope", ["operator", "metrics"])
+async def test_a_key_that_reaches_beyond_a_tenant_is_for_operators_to_rotate(
+    api: Api, scope: str
+) -> None:
+    wide = await make_key(api, scope, "admin")
     admin = with_key(api, await make_key(api, "admin"))
 
-    assert (await admin.post(f"{KEYS}/{operator['id']}/rotate")).status_code == 403
-    assert (await api.post(f"{KEYS}/{operator['id']}/rotate")).status_code == 201
+    assert (await admin.post(f"{KEYS}/{wide['id']}/rotate")).status_code == 403
+    assert (await api.post(f"{KEYS}/{wide['id']}/rotate")).status_code == 201
 
 
 # Tenants
