@@ -35,6 +35,9 @@ UNAVAILABLE_STATES: Final = frozenset(
         "57014",  # cancelled, which is how statement_timeout ends a statement
     }
 )
+#: What the driver says itself. The second is of a connection that broke between two steps of a
+#: statement, and of hosts of which none takes writes: while a standby takes over.
+_DRIVERS_OWN: Final = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 # Lock not available within lock_timeout.
 LOCK_TIMEOUT_STATE: Final = "55P03"
 CONSTRAINT_CLASS: Final = "23"
@@ -64,11 +67,8 @@ def storage_errors() -> Iterator[None]:
         yield
     except exc.DBAPIError as error:
         raise _translated(_driver_error(error), lost=error.connection_invalidated) from error
-    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise _translated(error, lost=False) from error
-    except asyncpg.InternalClientError as error:
-        # What the driver says of a connection that broke between two steps of a statement.
-        raise _translated(error, lost=True) from error
     except (TimeoutError, exc.TimeoutError, OSError) as error:
         raise StorageUnavailableError from error
     except exc.InvalidRequestError as error:
@@ -83,9 +83,9 @@ def _driver_error(error: exc.DBAPIError) -> BaseException | None:
 
 
 def _translated(error: BaseException | None, *, lost: bool) -> StorageError:
-    # asyncpg's own refusals (a closed connection, another operation in progress) carry no state;
-    # those of a broken connection are what is met in practice.
-    if lost or isinstance(error, asyncpg.InterfaceError | OSError | TimeoutError):
+    # asyncpg's own refusals (a closed connection, another operation in progress, no server that
+    # takes writes) carry no state; those of a broken connection are what is met in practice.
+    if lost or isinstance(error, _DRIVERS_OWN):
         return StorageUnavailableError()
     sqlstate = getattr(error, "sqlstate", None) or ""
     if sqlstate == LOCK_TIMEOUT_STATE:

@@ -201,6 +201,17 @@ async def test_connections_that_are_closed_as_soon_as_they_are_made_are_unavaila
         await _count(direct_engine)
 
 
+async def test_a_server_that_takes_no_writes_is_unavailable(
+    url: str, direct_engine: AsyncEngine
+) -> None:
+    # As of a leader that became a standby, before the next one is known.
+    name = urlsplit(url).path.removeprefix("/")
+    await _run(url, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+
+    with pytest.raises(StorageUnavailableError):
+        await _count(direct_engine)
+
+
 async def test_a_server_that_does_not_answer_is_unavailable(unused_tcp_port: int) -> None:
     engine = create_engine(f"postgresql://u:hunter2@127.0.0.1:{unused_tcp_port}/x", size=1)
     with pytest.raises(StorageUnavailableError) as caught:
