@@ -17,10 +17,9 @@ from app.core.canonical import Json
 from app.core.compile.adk.opening import find_opening_args
 from app.core.compile.breaks import (
     change_before,
+    compiled_at,
     find_break,
     gone_reply,
-    is_lost,
-    is_unnamed,
     newest_reply,
 )
 from app.core.compile.explicit_cache import Lifecycle, cache_segment, request_after
@@ -30,9 +29,11 @@ from app.core.compile.pipeline import run_pipeline
 from app.core.compile.projection import Counted, Projection, scaled
 from app.core.compile.render import request_fields, tools_text
 from app.core.compile.settle import can_settle, given_after, settle
+from app.core.compile.staged import activating, saved_by, staged_folds
 from app.core.compile.standing import (
     NOTHING_STANDS,
     Standing,
+    broken_reply,
     broken_standing,
     whole_standing,
 )
@@ -45,9 +46,8 @@ from app.core.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from app.core.events import Activation, Events, Fold, markers_of
-from app.core.index import fold_statuses, resolve
-from app.core.ranges import FOREVER
+from app.core.events import Events, markers_of
+from app.core.index import resolve
 from app.core.resolve import Log
 from app.ports import Connection, Database, EventLog, LogRead, Meter, ReadBefore, SessionKey
 from app.services.append_events import Append, AppendEvents
@@ -357,15 +357,14 @@ class CompileContext:
         if result.budget_actions or tightened(inputs, projection) is not None:
             return None
         reply = newest_reply(events, result, inputs.options.reader)
-        standing = whole_standing(
-            reply,
-            result,
-            gone=read.gone_reply,
-            base_fingerprint=request.base_fingerprint,
-        )
+        gone = read.gone_reply
         base_count = base_count_of(result, request.base_fingerprint)
-        if standing is None or (base_count is not None and base_count < settled.part_count):
+        is_behind = base_count is not None and base_count < settled.part_count
+        if is_behind or broken_reply(reply, result, gone=gone) is not None:
             return None
+        standing = whole_standing(
+            reply, result, gone=gone, base_fingerprint=request.base_fingerprint
+        )
         observer.cache = "hit"
         return _Run(
             read=read,
@@ -437,25 +436,20 @@ class CompileContext:
     ) -> tuple[LogRead, CompileInput, CompileResult]:
         """Use staged folds, in this answer alone, before anything is cut."""
         markers = await self._log.markers(connection, read.key, inputs.compiled_seq)
-        statuses = fold_statuses(markers)
-        staged = [seq for seq, status in statuses.items() if status == "staged"]
+        staged = staged_folds(markers)
         if not staged:
             return read, inputs, result
-        activated = [
-            *markers,
-            *((FOREVER + number, Activation(seq)) for number, seq in enumerate(staged)),
-        ]
         reader = inputs.options.reader
         full = await self._log.read_all(connection, read.key, inputs.compiled_seq, reader=reader)
         if full is None:
             return read, inputs, result
+        activated = activating(staged, markers)
         index = expanded(resolve(activated), activated, request)
+        saved = saved_by(staged, full.events, reader, before=inputs.index, after=index)
+        used = tuple(BudgetAction("staged_fold", seq, saved[seq]) for seq in staged)
         read = replace(full, index=index, head_seq=read.head_seq)
-        folded = self._run(read.events, replace(inputs, index=index), observer)
-        used = tuple(
-            BudgetAction("staged_fold", seq, _saved_by(seq, read, before=inputs)) for seq in staged
-        )
         inputs = replace(inputs, index=index)
+        folded = self._run(read.events, inputs, observer)
         return read, inputs, replace(folded, budget_actions=(*used, *folded.budget_actions))
 
     async def _standing(
@@ -470,30 +464,28 @@ class CompileContext:
         """Tell how much of what the newest reply was compiled for still stands, and why not all."""
         reader = inputs.options.reader
         reply = newest_reply(read.events, result, reader)
-        whole = whole_standing(
-            reply, result, gone=read.gone_reply, base_fingerprint=request.base_fingerprint
-        )
         gone = read.gone_reply
-        if whole is not None:
-            return whole
+        broken = broken_reply(reply, result, gone=gone)
+        if broken is None:
+            return whole_standing(
+                reply, result, gone=gone, base_fingerprint=request.base_fingerprint
+            )
         markers = await self._log.markers(connection, read.key, position_of(request, read))
-        if reply is None and gone is not None and is_unnamed(gone):
-            return Standing(None, found_break=change_before(gone, markers))
-        if is_lost(gone, result):
-            reply = gone
-        if reply is None:
-            return NOTHING_STANDS
+        if not broken.compiled_fingerprint:
+            return Standing(None, found_break=change_before(broken, markers))
         # Only now is it worth to read what the reply was compiled from.
-        compiled_seq = reply.seq - 1 if reply.compiled_seq is None else reply.compiled_seq
-        then = await self._log.read_at(connection, read.key, reader, compiled_seq)
+        then = await self._log.read_at(connection, read.key, reader, compiled_at(broken))
         if then is None:
             return NOTHING_STANDS
         then_inputs = replace(
-            inputs, index=then.index, compiled_seq=compiled_seq, opening_args=then.opening_args
+            inputs,
+            index=then.index,
+            compiled_seq=compiled_at(broken),
+            opening_args=then.opening_args,
         )
         then_result = run_then(then.events, then_inputs)
-        found = find_break(reply, result, then_result, index=read.index, markers=markers)
-        return broken_standing(reply, result, then_result, found)
+        found = find_break(broken, result, then_result, index=read.index, markers=markers)
+        return broken_standing(broken, result, then_result, found)
 
     def _stateless_standing(
         self, events: Log, request: CompileRequest, inputs: CompileInput, result: CompileResult
@@ -501,22 +493,19 @@ class CompileContext:
         reader = inputs.options.reader
         reply = newest_reply(events.events, result, reader)
         gone = gone_reply(events.events, inputs.index, reader)
-        whole = whole_standing(reply, result, gone=gone, base_fingerprint=request.base_fingerprint)
-        if whole is not None:
-            return whole
+        broken = broken_reply(reply, result, gone=gone)
+        if broken is None:
+            return whole_standing(
+                reply, result, gone=gone, base_fingerprint=request.base_fingerprint
+            )
         markers = markers_of(events.events)
-        if reply is None and gone is not None and is_unnamed(gone):
-            return Standing(None, found_break=change_before(gone, markers))
-        if is_lost(gone, result):
-            reply = gone
-        if reply is None:
-            return NOTHING_STANDS
-        compiled_seq = reply.seq - 1 if reply.compiled_seq is None else reply.compiled_seq
-        then = up_to(events, compiled_seq)
-        then_inputs = replace(inputs, index=then.index, compiled_seq=compiled_seq)
+        if not broken.compiled_fingerprint:
+            return Standing(None, found_break=change_before(broken, markers))
+        then = up_to(events, compiled_at(broken))
+        then_inputs = replace(inputs, index=then.index, compiled_seq=compiled_at(broken))
         then_result = run_then(then.events, then_inputs)
-        found = find_break(reply, result, then_result, index=inputs.index, markers=markers)
-        return broken_standing(reply, result, then_result, found)
+        found = find_break(broken, result, then_result, index=inputs.index, markers=markers)
+        return broken_standing(broken, result, then_result, found)
 
     def _check(self, result: CompileResult, request: CompileRequest) -> None:
         # Under `adk` the answer is ADK's, valid or not.
@@ -605,16 +594,3 @@ class CompileContext:
 
 def _settled_key(key: SessionKey, request: CompileRequest) -> tuple[UUID, CompileOptions, str]:
     return (key.uid, request.options, request.format.name)
-
-
-def _saved_by(fold_seq: int, read: LogRead, *, before: CompileInput) -> int:
-    """Return how many tokens a fold saves the reader: what it stands for, less what it says."""
-    reader, index = before.options.reader, before.index
-    saved = 0
-    for event in read.events:
-        if event.seq == fold_seq and isinstance(event.marker, Fold):
-            sections = event.marker.sections
-            saved -= sum(each.tokens for each in sections if reader.sees(each.lane))
-        elif index.is_live(event.seq) and read.index.fold_of(event.seq) == fold_seq:
-            saved += sum(event.part_tokens) if reader.sees(event.lane) else 0
-    return max(0, saved)

@@ -678,6 +678,24 @@ async def test_a_budget_uses_staged_folds_and_says_what_they_save(api: Api) -> N
     assert (await compiled(api, path, agent="agent"))["tokens"]["total"] == whole
 
 
+async def test_what_is_expanded_stays_open_beside_staged_folds_that_a_budget_uses(
+    api: Api,
+) -> None:
+    path = await seven_turns(api)
+    for covers, more in (((1, 2), {}), ((5, 14), {"activation": "staged"})):
+        span = {"from_seq": covers[0], "to_seq": covers[1]}
+        body = {"covers": span, "content": f"brief of {covers[0]}", **more}
+        assert (await api.post(f"{path}/summaries", body)).status_code == 201
+
+    answer = await compiled(api, path, agent="agent", budget={"max_input_tokens": 250}, expand=[16])
+
+    assert [used["action"] for used in answer["budget"]["actions"]] == ["staged_fold"]
+    texts = json.dumps(answer["request"])
+    assert '"0 word' in texts
+    assert "brief of 5" in texts
+    assert "brief of 1" not in texts
+
+
 async def test_what_a_budget_drops_is_told_by_the_newest_event_of_it(api: Api) -> None:
     path = await seven_turns(api)
     body = {"covers": {"from_seq": 1, "to_seq": 4}, "content": "brief"}

@@ -15,7 +15,7 @@ from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.pipeline import run_pipeline
 from app.core.compile.projection import Counted, count_result
 from app.core.compile.render import chained_parts
-from app.core.compile.standing import whole_standing
+from app.core.compile.standing import broken_reply, whole_standing
 from app.core.contents import FunctionCall, Part, Text, is_blank
 from app.core.copying import replace
 from app.core.events import Event
@@ -69,8 +69,8 @@ class Replay:
     def shared_tokens(self, result: CompileResult, counted: Counted) -> int:
         """Return what the service answers as ``shared_prefix_tokens``."""
         reply = newest_reply(tuple(self.events), result, self._options.reader)
+        assert broken_reply(reply, result, gone=None) is None
         standing = whole_standing(reply, result, gone=None, base_fingerprint=None)
-        assert standing is not None
         assert reply is not None
         assert standing.fingerprint == reply.compiled_fingerprint
         return standing.tokens(counted)

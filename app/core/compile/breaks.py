@@ -106,15 +106,15 @@ def gone_reply(events: Iterable[Event], index: Index, reader: Reader) -> Event |
     return None if newest is None or index.is_live(newest.seq) else newest
 
 
+def compiled_at(reply: Event) -> int:
+    """Return the head of the log that a reply was compiled from."""
+    return reply.seq - 1 if reply.compiled_seq is None else reply.compiled_seq
+
+
 def is_lost(gone: Event | None, result: CompileResult) -> bool:
     """Tell whether what a reply that is gone was compiled for does not stand any more."""
     recorded = gone.compiled_fingerprint if gone is not None else None
     return recorded is not None and recorded not in result.chain
-
-
-def is_unnamed(gone: Event | None) -> bool:
-    """Tell whether a reply that is gone does not say what it was compiled for."""
-    return gone is not None and not gone.compiled_fingerprint
 
 
 def fingerprint_before(reply: Event, result: CompileResult) -> str:
@@ -171,8 +171,7 @@ def find_break(
         # Where something is cut, the counts that decide what may have changed since.
         is_cut = now.budget_actions or then.budget_actions
         return Break("budget" if is_cut else "option")
-    compiled_seq = reply.compiled_seq if reply.compiled_seq is not None else reply.seq - 1
-    found = cause_between(then, now, index=index, markers=markers, since_seq=compiled_seq)
+    found = cause_between(then, now, index=index, markers=markers, since_seq=compiled_at(reply))
     if found is None and not index.is_live(reply.seq):
         found = _newest_change(sorted(markers, key=lambda pair: pair[0]), reply.seq)
     return found or Break("overlap", reply.seq)

@@ -6,13 +6,7 @@ reply answered, or the base that the caller names.
 
 from dataclasses import dataclass
 
-from app.core.compile.breaks import (
-    Break,
-    fingerprint_before,
-    first_difference,
-    is_lost,
-    is_unnamed,
-)
+from app.core.compile.breaks import Break, fingerprint_before, first_difference, is_lost
 from app.core.compile.inputs import CompileResult
 from app.core.compile.projection import Counted
 from app.core.events import Event
@@ -38,25 +32,37 @@ class Standing:
 NOTHING_STANDS = Standing(None)
 
 
+def broken_reply(reply: Event | None, result: CompileResult, *, gone: Event | None) -> Event | None:
+    """Return the reply that does not stand on what it was compiled for, None where all do.
+
+    Args:
+        reply: the newest one that is shown and says what it was compiled for, if there is any.
+        result: the compile at hand.
+        gone: the newest reply, if it is not shown any more. One that does not say what it was
+            compiled for counts where no other is left.
+    """
+    if is_lost(gone, result) or (reply is None and gone and not gone.compiled_fingerprint):
+        return gone
+    if reply is not None and fingerprint_before(reply, result) != reply.compiled_fingerprint:
+        return reply
+    return None
+
+
 def whole_standing(
     reply: Event | None,
     result: CompileResult,
     *,
     gone: Event | None,
     base_fingerprint: str | None,
-) -> Standing | None:
-    """Return what stands when the newest reply does, None when it does not.
+) -> Standing:
+    """Return what stands where :func:`broken_reply` finds none.
 
     Args:
-        reply: the newest one that is shown and says what it was compiled for, if there is any.
-        result: the compile at hand.
-        gone: the newest reply, if it is not shown any more.
+        reply: as there.
+        result: as there.
+        gone: as there.
         base_fingerprint: of a request that the caller has sent.
     """
-    if is_lost(gone, result) or (reply is None and is_unnamed(gone)):
-        return None
-    if reply is not None and fingerprint_before(reply, result) != reply.compiled_fingerprint:
-        return None
     replies = (each.compiled_fingerprint for each in (reply, gone) if each is not None)
     found = [
         Standing(result.chain.index(fingerprint), fingerprint)

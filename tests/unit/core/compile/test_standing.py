@@ -7,6 +7,7 @@ from app.core.compile.projection import count_result
 from app.core.compile.standing import (
     NOTHING_STANDS,
     Standing,
+    broken_reply,
     broken_standing,
     whole_standing,
 )
@@ -77,7 +78,8 @@ def test_without_reply_and_base_nothing_is_known_to_stand() -> None:
 
 def test_a_reply_that_stands_on_another_chain_is_told_apart() -> None:
     reply = replace(talk().events[3], compiled_fingerprint="0" * 64)
-    assert whole_standing(reply, compiled(talk()), gone=None, base_fingerprint=None) is None
+    assert broken_reply(reply, compiled(talk()), gone=None) is reply
+    assert broken_reply(answering(talk(), 4), compiled(talk()), gone=None) is None
 
 
 def test_of_a_request_that_changed_its_shared_beginning_is_left() -> None:
@@ -113,4 +115,12 @@ def test_a_newest_reply_that_is_gone_leaves_nothing_whole() -> None:
     made = talk()
     gone = answering(made, 4)
     rest = compiled(log(*_bare(made.events[:2]), user("x")))
-    assert whole_standing(answering(made, 2), rest, gone=gone, base_fingerprint=None) is None
+    assert broken_reply(answering(made, 2), rest, gone=gone) is gone
+
+
+def test_a_reply_that_is_gone_and_names_nothing_counts_where_no_other_is_left() -> None:
+    made = talk()
+    gone = made.events[3]
+    rest = compiled(log(*_bare(made.events[:2]), user("x")))
+    assert broken_reply(None, rest, gone=gone) is gone
+    assert broken_reply(answering(made, 2), rest, gone=gone) is None
