@@ -114,11 +114,11 @@ def candidates(events: Events, summary: str | None) -> list[Candidate]:
     if summary:
         sayings.insert(0, _Saying(Speaker.AGENT, "summary", (), _read(summary)))
     answered = _answered(sayings)
-    question = ""
     for number, saying in enumerate(sayings):
         # Up to half a point for being new, so that of equals the newer comes first.
         newness = 0.5 * number / len(sayings)
-        for draft in _drafts(saying, question, is_answered=answered[number]):
+        before = sayings[number - 1] if number else None
+        for draft in _drafts(saying, before, is_answered=answered[number]):
             one = _candidate(saying, draft, newness)
             key = (one.line.kind, one.line.text.casefold())
             times[one.text.casefold()] += 1
@@ -127,7 +127,6 @@ def candidates(events: Events, summary: str | None) -> list[Candidate]:
                 seqs = union((*known.line.seqs, *one.line.seqs))
                 one = replace(one, line=replace(known.line, seqs=seqs))
             found[key] = one
-        question = _question_of(saying)
     return _without_echoes(
         replace(one, score=one.score - (1.5 if times[one.text.casefold()] >= _FORMULA else 0.0))
         for one in found.values()
@@ -155,12 +154,12 @@ def _read(text: str) -> str:
     return f"{text[: MAX_READ_CHARACTERS * 3 // 4]}\n{text[-MAX_READ_CHARACTERS // 4 :]}"
 
 
-def _question_of(saying: _Saying) -> str:
+def _question_of(saying: _Saying | None) -> str:
     """Return what an agent asks at the end of what it says, empty for nothing."""
-    if saying.speaker is not Speaker.AGENT:
+    if saying is None or saying.speaker is not Speaker.AGENT:
         return ""
-    last = next(iter([*statements(saying.text)][-1:]), None)
-    return one_line(last.text, MAX_QUESTION_CHARACTERS) if last and asks(last.text) else ""
+    told = [statement.text for statement in statements(saying.text)]
+    return one_line(told[-1], MAX_QUESTION_CHARACTERS) if told and asks(told[-1]) else ""
 
 
 def _answered(sayings: Sequence[_Saying]) -> list[bool]:
@@ -196,7 +195,7 @@ class _Draft:
         )
 
 
-def _drafts(saying: _Saying, question: str, *, is_answered: bool) -> Iterator[_Draft]:
+def _drafts(saying: _Saying, before: _Saying | None, *, is_answered: bool) -> Iterator[_Draft]:
     """Yield what the ledger may take of a saying.
 
     "The cap is $5. Never exceed it." is one line: a statement that points back, or is of the same
@@ -204,10 +203,10 @@ def _drafts(saying: _Saying, question: str, *, is_answered: bool) -> Iterator[_D
 
     Args:
         saying: what is said.
-        question: what an agent asked just before.
+        before: what was said just before.
         is_answered: the other side spoke after it.
     """
-    if question and _is_bare_answer(saying):
+    if _is_bare_answer(saying) and (question := _question_of(before)):
         yield _answer_draft(saying, question)
         return
     heading: LedgerClass | None = None
@@ -304,8 +303,9 @@ def _kind(saying: _Saying, text: str, heading: LedgerClass | None) -> LedgerClas
     kind = class_of(text)
     if kind is LedgerClass.RULE and not is_strong_rule(text) and not _limits(text):
         kind = None
-    if heading not in (None, LedgerClass.FACT, LedgerClass.QUESTION):
-        kind = kind if kind is LedgerClass.RULE else heading
+    says_kind = heading not in (None, LedgerClass.FACT, LedgerClass.QUESTION)
+    if says_kind and kind is not LedgerClass.RULE:
+        kind = heading
     if saying.speaker is Speaker.AGENT and kind in (LedgerClass.RULE, LedgerClass.PREFERENCE):
         # An agent's "must" binds nobody; the sentence may still tell something.
         return None
