@@ -86,8 +86,7 @@ async def _create(services: Services, arguments: argparse.Namespace) -> str:
     try:
         return (await services.keys.create(wanted.to_domain(CLI), by=CLI)).secret
     except InvalidInputError as error:
-        name = error.pointer.removeprefix("/")
-        raise InvalidInputError(f"{_option(name)}: {error.detail}") from None
+        raise _named(error.pointer.removeprefix("/"), error.detail) from None
 
 
 def _checked(model: type[M], **values: object) -> M:
@@ -100,14 +99,14 @@ def _checked(model: type[M], **values: object) -> M:
         return model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "arguments"
-        text = first["msg"].removeprefix("Value error, ")
-        raise InvalidInputError(f"{_option(name)}: {text}") from None
+        member = str(first["loc"][0]) if first["loc"] else ""
+        raise _named(member, first["msg"].removeprefix("Value error, ")) from None
 
 
-def _option(name: str) -> str:
-    """Return the argument that becomes a member of a request."""
-    return f"--{name.removesuffix('_id').replace('_', '-')}"
+def _named(member: str, detail: str) -> InvalidInputError:
+    """Return the error of the argument that becomes a member of a request; of several, of none."""
+    option = f"--{member.removesuffix('_id').replace('_', '-')}: " if member else ""
+    return InvalidInputError(option + detail)
 
 
 def _line(key: ApiKey) -> str:

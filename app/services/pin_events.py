@@ -137,7 +137,7 @@ class PinEvents:
         if change.seqs is not None:
             if not change.seqs:
                 raise InvalidInputError("no seq is named", pointer="/seqs")
-            return list(dict.fromkeys(change.seqs))
+            return list(change.seqs)
         async with self._database.connection() as connection:
             session = await self._session(connection, change.key)
             if change.first is not None:

@@ -262,7 +262,7 @@ async def test_the_cap_of_the_app_s_policy_counts(api: Api) -> None:
     ("body", "pointers"),
     [
         ({"seqs": [99]}, ["/seqs/0"]),
-        ({"seqs": [1, 99]}, ["/seqs/1"]),
+        ({"seqs": [1, 1, 99]}, ["/seqs/2"]),
         ({"seqs": [0]}, ["/seqs/0"]),
         ({"seqs": []}, ["/seqs"]),
         ({"seqs": ["1"]}, ["/seqs/0"]),

@@ -42,6 +42,7 @@ def test_a_key_is_made_listed_rotated_and_ended(capsys: pytest.CaptureFixture[st
         (["create", "--name", "n" * 5_000], "--name: "),
         (["create", "--scopes", "everything"], "--scopes: "),
         (["create", "--scopes", ""], "--scopes: "),
+        (["create", "--scopes", "compile,compile"], "keys: a scope is named twice"),
         (["create", "--rate-limit", "fast"], "--rate-limit: "),
         (["rotate", "00000000-0000-0000-0000-000000000000", "--overlap-s", "-5"], "--overlap-s: "),
         (["list", "--tenant", "nobody"], "there is no tenant nobody"),
