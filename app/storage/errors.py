@@ -71,9 +71,19 @@ def storage_errors() -> Iterator[None]:
         raise _translated(error, lost=False) from error
     except (TimeoutError, exc.TimeoutError, OSError) as error:
         raise StorageUnavailableError from error
+
+
+@contextmanager
+def checkout_errors() -> Iterator[None]:
+    """Translate what only taking a connection of the pool raises.
+
+    Raises:
+        StorageUnavailableError: connections are closed again as soon as they are made. SQLAlchemy
+            tries twice, and then raises what it also says of its wrong use.
+    """
+    try:
+        yield
     except exc.InvalidRequestError as error:
-        # What SQLAlchemy says of connections that are closed again as soon as they are made: it
-        # tries twice.
         raise StorageUnavailableError from error
 
 

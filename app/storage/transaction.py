@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.storage.errors import storage_errors
+from app.storage.errors import checkout_errors, storage_errors
 from app.storage.pool import AUTOCOMMIT_OPTION, observer_of, pool_name_of
 
 
@@ -79,7 +79,8 @@ async def _taken(stack: AsyncExitStack, engine: AsyncEngine) -> AsyncConnection:
     observer = observer_of(engine.sync_engine)
     started_s = time.perf_counter()
     try:
-        return await stack.enter_async_context(engine.connect())
+        with checkout_errors():
+            return await stack.enter_async_context(engine.connect())
     finally:
         # Also when it was in vain: that wait was the longest.
         if observer is not None:
