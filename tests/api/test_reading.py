@@ -125,6 +125,24 @@ async def test_a_wrong_query_is_named(api: Api, query: str) -> None:
     assert answer.json()["errors"][0]["pointer"] == f"/query/{query.partition('=')[0]}"
 
 
+@pytest.mark.parametrize("time", ["never", "99999-01-01T00:00:00Z", "1e20"])
+async def test_a_wrong_time_is_told_what_is_taken(api: Api, time: str) -> None:
+    answer = await api.get(f"{await a_log(api)}/events?after_time={time}")
+    detail = "must be RFC 3339, or epoch seconds or milliseconds"
+    assert answer.json()["errors"] == [{"pointer": "/query/after_time", "detail": detail}]
+
+
+@pytest.mark.parametrize(
+    ("received", "pointer"), [("", "/query/after_seq"), ("never", "/header/Last-Event-ID")]
+)
+async def test_a_stream_goes_on_from_the_last_event_received_if_there_is_one(
+    api: Api, received: str, pointer: str
+) -> None:
+    path = f"{await a_log(api)}/events/stream?after_seq=99"
+    answer = await api.get(path, headers={"Last-Event-ID": received})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+
+
 async def test_a_reader_reads_only_what_it_may_see(api: Api) -> None:
     path = await api.session()
     await api.append(

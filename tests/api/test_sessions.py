@@ -118,6 +118,20 @@ async def test_a_policy_that_results_from_a_patch_must_be_valid(api: Api) -> Non
     assert await api.head_seq(path) == 0
 
 
+async def test_a_patch_that_changes_the_strategy_is_told_how_to_take_a_key_away(api: Api) -> None:
+    path = await api.session(policy={"compaction": {"strategy": "window", "window_size": 9}})
+    interval: dict[str, Any] = {
+        "strategy": "interval", "compaction_interval": 2, "overlap_size": 0,
+    }  # fmt: skip
+    answer = await api.patch(path, {"policy": {"compaction": interval}})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == "/policy/compaction/window_size"
+    assert "null takes away" in error["detail"]
+    interval["window_size"] = None
+    assert (await api.patch(path, {"policy": {"compaction": interval}})).status_code == 200
+
+
 async def test_patch_honours_if_match(api: Api) -> None:
     path = await api.session()
     await api.append(path, user("x"))

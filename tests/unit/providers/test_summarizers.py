@@ -12,7 +12,7 @@ from app.core.errors import (
     ProviderUnavailableError,
 )
 from app.ports import SummaryPrompt, SummaryProvider
-from app.providers.json_api import new_client
+from app.providers.json_api import new_client, number
 from app.providers.retry import Retries
 from app.providers.summarizers import summary_providers
 from tests.fakes.model_server import (
@@ -109,6 +109,11 @@ async def test_an_answer_comes_with_its_cost(
     assert (answer.text, answer.finish_reason) == ("the record", "stop")
     assert (answer.input_tokens, answer.output_tokens) == (100, 20)
     assert answer.model == "model-1"
+
+
+@pytest.mark.parametrize("told", [-5, True, 1.5, "100", None, [100]])
+def test_what_is_no_count_costs_nothing(told: object) -> None:
+    assert number({"usage": {"input_tokens": told}}, "usage", "input_tokens") == 0
 
 
 async def test_the_request_holds_the_prompt_the_limit_and_the_key(
