@@ -14,25 +14,22 @@ loop stood still while they were appended: as long as every other request waited
 process itself was busy meanwhile: all of it on an idle machine, and what is held to on any.
 """
 
-import argparse
 import asyncio
 import json
 import random
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
-from app.storage.embedded import EmbeddedPostgres
 from app.storage.migrate import migrate
 from tests.benchmarks.asking import checked, tidy_up
-from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
+from tests.benchmarks.measuring import Stopwatch, percentile, table
+from tests.benchmarks.running import own_server, parser_of, tell_machine, write_report
 from tests.benchmarks.workload import event
 
 #: Batch and how often it is appended.
@@ -84,31 +81,21 @@ class Row:
 
 def main() -> int:
     """Measure, print, and tell by the exit code whether the promise holds."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", type=Path, help="write everything there")
-    arguments = parser.parse_args()
-    about = machine()
-    print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
-    with tempfile.TemporaryDirectory(prefix="foldline-") as folder:
-        server = EmbeddedPostgres(Path(folder) / "postgres")
-        server.start()
-        try:
-            asyncio.run(migrate(server.superuser_url))
-            with _serving(server.superuser_url) as url:
-                rows = asyncio.run(_measure_all(url, server.superuser_url))
-                stalls = asyncio.run(_measure_stalls(url))
-        finally:
-            server.stop()
+    arguments = parser_of(__doc__).parse_args()
+    about = tell_machine()
+    with own_server() as server:
+        asyncio.run(migrate(server.url))
+        with _serving(server.url) as url:
+            rows = asyncio.run(_measure_all(url, server.url))
+            stalls = asyncio.run(_measure_stalls(url))
     print(_table(rows))
     print(_stall_table(stalls))
-    if arguments.json is not None:
-        report = {
-            "machine": about,
-            "rows": [asdict(row) | {"ratio": row.ratio} for row in rows],
-            "stalls": [asdict(stall) for stall in stalls],
-        }
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_report(
+        arguments.json,
+        machine=about,
+        rows=[asdict(row) | {"ratio": row.ratio} for row in rows],
+        stalls=[asdict(stall) for stall in stalls],
+    )
     worst = max(row.ratio for row in rows)
     is_fast = worst <= MOST
     print(f"within {MOST}x of the floor: {'yes' if is_fast else 'NO'} (at most {worst:.2f}x)")

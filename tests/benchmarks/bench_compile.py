@@ -17,26 +17,22 @@ figure has no HTTP in it. "events read" is what Postgres counts as fetched from 
 per warm compile.
 """
 
-import argparse
 import asyncio
-import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
 from app.cli.service_process import running_service
-from app.storage.embedded import EmbeddedPostgres
 from tests.benchmarks.asking import checked, events_read, made_database, tidy_up
 from tests.benchmarks.google_adk import GoogleAdk, compaction, quiet
-from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
+from tests.benchmarks.measuring import Stopwatch, percentile, table
+from tests.benchmarks.running import own_server, parser_of, tell_machine, write_report
 from tests.benchmarks.workload import AGENT, EVENTS_PER_INVOCATION, LIVE_EVENTS, START_S, events
 
 MASKED: Final = (0, 1_000, 10_000, 100_000)
@@ -93,30 +89,19 @@ class ColdRow:
 
 def main() -> int:
     """Measure, print, and tell by the exit code whether the two promises hold."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--masked", type=int, nargs="+", default=list(MASKED))
-    parser.add_argument("--json", type=Path, help="write everything there")
     arguments = parser.parse_args()
-    about = machine()
-    print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
-    with tempfile.TemporaryDirectory(prefix="foldline-") as folder, quiet():
-        server = EmbeddedPostgres(Path(folder) / "postgres")
-        server.start()
-        try:
-            rows, cold_rows = asyncio.run(
-                _measure_all(server.superuser_url, sorted(arguments.masked))
-            )
-        finally:
-            server.stop()
+    about = tell_machine()
+    with own_server() as server, quiet():
+        rows, cold_rows = asyncio.run(_measure_all(server.url, sorted(arguments.masked)))
     _print(rows, cold_rows)
-    if arguments.json is not None:
-        report = {
-            "machine": about,
-            "rows": [asdict(row) | {"ratio": row.ratio} for row in rows],
-            "cold_rows": [asdict(row) for row in cold_rows],
-        }
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_report(
+        arguments.json,
+        machine=about,
+        rows=[asdict(row) | {"ratio": row.ratio} for row in rows],
+        cold_rows=[asdict(row) for row in cold_rows],
+    )
     return 0 if _holds(rows) else 1
 
 

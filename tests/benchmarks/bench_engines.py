@@ -9,25 +9,21 @@ folds any more, and both compile: ours over HTTP, each time after an append of o
 by loading the session and building its contents, without HTTP. Part of `make bench`.
 """
 
-import argparse
 import asyncio
-import json
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
 from app.cli.service_process import running_service
 from app.core.canonical import Json
-from app.storage.embedded import EmbeddedPostgres
 from tests.benchmarks.asking import checked, made_database, tidy_up
 from tests.benchmarks.google_adk import GoogleAdk, folded, quiet
-from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
+from tests.benchmarks.measuring import Stopwatch, percentile, table
+from tests.benchmarks.running import own_server, parser_of, tell_machine, write_report
 from tests.benchmarks.workload import AGENT, EVENTS_PER_INVOCATION, events
 
 INVOCATIONS: Final = 150
@@ -135,18 +131,10 @@ async def _measure_all(server_url: str) -> list[Row]:
 
 def main() -> int:
     """Measure, print, and tell by the exit code whether we are faster everywhere."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", type=Path, help="write everything there")
-    arguments = parser.parse_args()
-    about = machine()
-    print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
-    with tempfile.TemporaryDirectory(prefix="foldline-") as folder, quiet():
-        server = EmbeddedPostgres(Path(folder) / "postgres")
-        server.start()
-        try:
-            rows = asyncio.run(_measure_all(server.superuser_url))
-        finally:
-            server.stop()
+    arguments = parser_of(__doc__).parse_args()
+    about = tell_machine()
+    with own_server() as server, quiet():
+        rows = asyncio.run(_measure_all(server.url))
     header = (
         "engine", "folds", "contents", "warm p50 ms", "adk folds", "adk contents", "adk p50 ms",
         "ratio",
@@ -165,9 +153,11 @@ def main() -> int:
         for row in rows
     ]
     print(table(header, cells))
-    if arguments.json is not None:
-        report = {"machine": about, "rows": [asdict(row) | {"ratio": row.ratio} for row in rows]}
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_report(
+        arguments.json,
+        machine=about,
+        rows=[asdict(row) | {"ratio": row.ratio} for row in rows],
+    )
     is_faster = all(row.ratio > 1 for row in rows)
     print(f"faster behind every engine: {'yes' if is_faster else 'NO'}")
     return 0 if is_faster else 1

@@ -10,25 +10,21 @@ that do look back: an earlier position, an explanation, lists, searches for word
 with how many rows of the log Postgres read for it.
 """
 
-import argparse
 import asyncio
-import json
 import sys
-import tempfile
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import httpx
 
 from app.cli.service_process import running_service
-from app.storage.embedded import EmbeddedPostgres
 from app.storage.migrate import migrate
 from tests.benchmarks.asking import checked, events_read, tidy_up
 from tests.benchmarks.bulk import lengthen
-from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
+from tests.benchmarks.measuring import Stopwatch, percentile, table
 from tests.benchmarks.processes import resident_mb
+from tests.benchmarks.running import own_server, parser_of, tell_machine, write_report
 from tests.benchmarks.workload import AGENT, EVENTS_PER_INVOCATION, LIVE_EVENTS, events
 
 SHORT: Final = 104
@@ -67,30 +63,21 @@ class Look:
 
 def main() -> int:
     """Measure, print, and tell by the exit code whether the history is free at the head."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--masked", type=int, default=LONG)
-    parser.add_argument("--json", type=Path, help="write everything there")
     arguments = parser.parse_args()
-    about = machine()
-    print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
-    with tempfile.TemporaryDirectory(prefix="foldline-") as folder:
-        server = EmbeddedPostgres(Path(folder) / "postgres")
-        server.start()
-        try:
-            asyncio.run(migrate(server.superuser_url))
-            flat, looks = _measure(server.superuser_url, arguments.masked)
-        finally:
-            server.stop()
+    about = tell_machine()
+    with own_server() as server:
+        asyncio.run(migrate(server.url))
+        flat, looks = _measure(server.url, arguments.masked)
     print(_flat_table(flat))
     print(_look_table(looks))
-    if arguments.json is not None:
-        report = {
-            "machine": about,
-            "flat": [asdict(row) for row in flat],
-            "looks": [asdict(look) for look in looks],
-        }
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_report(
+        arguments.json,
+        machine=about,
+        flat=[asdict(row) for row in flat],
+        looks=[asdict(look) for look in looks],
+    )
     return 0 if _holds(flat) else 1
 
 

@@ -11,26 +11,23 @@ The last point is far more clients than may be answered at a time: who is refuse
 ``Retry-After`` says, and those who are answered wait no longer than before.
 """
 
-import argparse
 import asyncio
 import json
 import random
 import sys
-import tempfile
 import time
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.cli.service_process import running_service
-from app.storage.embedded import EmbeddedPostgres
 from app.storage.migrate import migrate
 from tests.benchmarks.asking import tidy_up
 from tests.benchmarks.http_client import Answer, Connection
-from tests.benchmarks.measuring import machine, percentile, table
+from tests.benchmarks.measuring import percentile, table
 from tests.benchmarks.processes import busy, cpu_seconds, postmaster_of, saturated
+from tests.benchmarks.running import own_server, parser_of, tell_machine, write_report
 from tests.benchmarks.workload import AGENT, events
 
 CLIENTS: Final = (1, 16, 64, 256)
@@ -72,34 +69,27 @@ class Row:
 
 def main() -> int:
     """Measure, print, and tell by the exit code whether the promises hold."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--clients", type=int, nargs="+", default=[*CLIENTS, TOO_MANY])
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--json", type=Path, help="write everything there")
     arguments = parser.parse_args()
-    about = machine()
-    print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
+    about = tell_machine()
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="foldline-") as folder:
-        data_dir = Path(folder) / "postgres"
-        server = EmbeddedPostgres(data_dir)
-        server.start()
-        try:
-            asyncio.run(migrate(server.superuser_url))
-            for services in (1, 2):
-                rows += _measure_services(
-                    Place(server.superuser_url, postmaster_of(data_dir)),
-                    services,
-                    sorted(arguments.clients),
-                    arguments.seconds,
-                )
-        finally:
-            server.stop()
+    with own_server() as server:
+        asyncio.run(migrate(server.url))
+        for services in (1, 2):
+            rows += _measure_services(
+                Place(server.url, postmaster_of(server.data_dir)),
+                services,
+                sorted(arguments.clients),
+                arguments.seconds,
+            )
     print(_table(rows))
-    if arguments.json is not None:
-        report = {"machine": about, "rows": [asdict(row) for row in rows]}
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_report(
+        arguments.json,
+        machine=about,
+        rows=[asdict(row) for row in rows],
+    )
     return 0 if _holds(rows) else 1
 
 

@@ -13,8 +13,6 @@ service's process, since others may be at work on the machine. At the end every 
 down to its originals.
 """
 
-import argparse
-import json
 import math
 import os
 import sys
@@ -30,7 +28,8 @@ import httpx
 from app.cli.service_process import running_service
 from app.core.compaction.policy import DEFAULT_TRIGGER_RATIO
 from tests.benchmarks.asking import checked
-from tests.benchmarks.measuring import Stopwatch, machine, percentile, table
+from tests.benchmarks.measuring import Stopwatch, percentile, table
+from tests.benchmarks.running import parser_of, tell_machine, write_report
 
 TURNS: Final = 10_000
 #: Small, so that the run folds hundreds of times.
@@ -355,20 +354,21 @@ def _ends(made: list[Checkpoint], figure: Callable[[Checkpoint], float]) -> floa
 
 def main() -> int:
     """Run, print, and tell by the exit code whether the promises hold."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--window", type=int, default=WINDOW_TOKENS)
-    parser.add_argument("--json", type=Path, help="write everything there")
     arguments = parser.parse_args()
-    about = machine()
-    print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
+    about = tell_machine()
     started_s = time.monotonic()
     made, opened = run(arguments.turns, arguments.window)
     print(table(HEADER, [cells(row) for row in made]))
     print(f"{arguments.turns:,} turns in {time.monotonic() - started_s:,.0f} s")
-    if arguments.json is not None:
-        report = {"machine": about, "rows": [asdict(row) for row in made], "opened": opened}
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_report(
+        arguments.json,
+        machine=about,
+        rows=[asdict(row) for row in made],
+        opened=opened,
+    )
     return 0 if holds(made, arguments.window, opened) else 1
 
 
