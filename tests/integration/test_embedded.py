@@ -1,6 +1,7 @@
 """The private Postgres with real processes: shared, killed, recovered, gone when nobody is left."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -75,8 +76,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
         _eventually(lambda: not _is_used(folder))
     except TimeoutError:
         leftovers = processes_in(Layout(folder).cluster)
-        for pid in leftovers:
-            os.kill(pid, signal.SIGKILL)
+        _kill(leftovers)
     assert leftovers is None
 
 
@@ -121,6 +121,13 @@ def _supervisor(data_dir: Path) -> int:
     state = ServerState.read(Layout(data_dir).state)
     assert state is not None
     return state.supervisor_pid
+
+
+def _kill(pids: list[int]) -> None:
+    """Kill the processes; the end of one may have ended others before their turn."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _execute(url: str, statement: str) -> list[asyncpg.Record]:
@@ -281,8 +288,7 @@ def test_killing_everything_loses_nothing(data_dir: Path, client: Callable[[], C
     url = only.url()
     _write(url)
     os.kill(_supervisor(data_dir), signal.SIGKILL)
-    for pid in processes_in(Layout(data_dir).cluster):
-        os.kill(pid, signal.SIGKILL)
+    _kill(processes_in(Layout(data_dir).cluster))
     only.kill()
 
     with EmbeddedPostgres(data_dir) as again:
