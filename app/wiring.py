@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import httpx
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -532,13 +533,9 @@ def _authenticate(settings: Settings, database: PgDatabase, keys: PgApiKeys) -> 
 
 
 def _check_health(settings: Settings, database: PgDatabase, redis: RedisLink | None) -> CheckHealth:
-    async def read_revision() -> str | None:
-        async with database.connection() as connection:
-            return await current_revision(connection)
-
     is_required = redis is not None and settings.redis_required
     return CheckHealth(
-        read_revision=read_revision,
+        read_revision=partial(current_revision, database.engine),
         expected_revision=head_revision(),
         older_revisions=older_revisions(),
         required={"redis": redis.answers} if is_required and redis is not None else {},

@@ -8,18 +8,16 @@ from datetime import datetime
 from typing import Final, LiteralString
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.errors import StorageError
 from app.core.limits import RateLimit, parse_rate_limit
 from app.ports import ApiKey, NewApiKey, Principal
-from app.storage.database import Row, fetch, fetch_one
+from app.storage.connection import PgConnection, Row, fetch, fetch_one
 
 
 class PgApiKeys:
     """:class:`app.ports.ApiKeys` on Postgres."""
 
-    async def find(self, connection: AsyncConnection, key_hash: bytes) -> Principal | None:
+    async def find(self, connection: PgConnection, key_hash: bytes) -> Principal | None:
         row = await fetch_one(connection, _FIND, key_hash)
         if row is None:
             return None
@@ -33,7 +31,7 @@ class PgApiKeys:
             is_tenant_disabled=row["is_disabled"],
         )
 
-    async def create(self, connection: AsyncConnection, new: NewApiKey) -> ApiKey:
+    async def create(self, connection: PgConnection, new: NewApiKey) -> ApiKey:
         await fetch_one(connection, _MAKE_TENANT, new.tenant_id)
         row = await fetch_one(
             connection,
@@ -50,14 +48,14 @@ class PgApiKeys:
         return _api_key(row)
 
     async def get(
-        self, connection: AsyncConnection, tenant_id: str | None, key_id: UUID
+        self, connection: PgConnection, tenant_id: str | None, key_id: UUID
     ) -> ApiKey | None:
         row = await fetch_one(connection, _GET, key_id, tenant_id)
         return None if row is None else _api_key(row)
 
     async def list(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         tenant_id: str,
         *,
         after: tuple[datetime, UUID] | None,
@@ -66,10 +64,10 @@ class PgApiKeys:
         rows = await fetch(connection, _LIST, tenant_id, *(after or (None, None)), limit)
         return [_api_key(row) for row in rows]
 
-    async def revoke(self, connection: AsyncConnection, key_id: UUID) -> None:
+    async def revoke(self, connection: PgConnection, key_id: UUID) -> None:
         await fetch(connection, _REVOKE, key_id)
 
-    async def expire(self, connection: AsyncConnection, key_id: UUID, after_s: float) -> None:
+    async def expire(self, connection: PgConnection, key_id: UUID, after_s: float) -> None:
         await fetch(connection, _EXPIRE, key_id, after_s)
 
 

@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from typing import Final, LiteralString
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.canonical import canonical_json
 from app.ports import AuditEntry
 from app.storage.codec import unpack_json
-from app.storage.database import Row, fetch
+from app.storage.connection import PgConnection, Row, fetch
 
 
 class PgAuditLog:
     """:class:`app.ports.AuditLog` on Postgres."""
 
-    async def record(self, connection: AsyncConnection, entry: AuditEntry) -> None:
+    async def record(self, connection: PgConnection, entry: AuditEntry) -> None:
         await fetch(
             connection,
             _RECORD,
@@ -29,7 +27,7 @@ class PgAuditLog:
 
     async def list(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         tenant_id: str | None,
         *,
         action: str | None,

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.compile.explicit_cache import MAX_RECORDS, CacheRecord
 from app.core.lanes import Reader
 from app.ports import SessionKey
 from app.storage.codec import unpack_cache_record
-from app.storage.database import fetch
+from app.storage.connection import PgConnection, fetch
 
 # `Reader.owns`: a few lanes at most, each a scan that ends after as many rows as are wanted.
 _NEWEST: Final[LiteralString] = """
@@ -34,7 +32,7 @@ _NEWEST: Final[LiteralString] = """
 
 
 async def newest_cache_records(
-    connection: AsyncConnection, key: SessionKey, reader: Reader, up_to_seq: int
+    connection: PgConnection, key: SessionKey, reader: Reader, up_to_seq: int
 ) -> Sequence[CacheRecord]:
     """Return the newest records of the reader's lane up to a seq, newest first, masked or not."""
     rows = await fetch(

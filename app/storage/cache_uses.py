@@ -5,16 +5,14 @@ By the database's own clock on both sides: what a replica's clock says does not 
 
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.ports import CacheUse, SessionKey
-from app.storage.database import fetch_one
+from app.storage.connection import PgConnection, fetch_one
 
 
 class PgCacheUses:
     """:class:`app.ports.CacheUses` on Postgres."""
 
-    async def last(self, connection: AsyncConnection, key: SessionKey) -> CacheUse | None:
+    async def last(self, connection: PgConnection, key: SessionKey) -> CacheUse | None:
         row = await fetch_one(connection, _LAST, key.uid)
         if row is None or row["idle_s"] is None:
             return None

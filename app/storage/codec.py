@@ -54,7 +54,7 @@ from app.core.index import Elided, Index, ShownSection
 from app.core.lanes import Lane
 from app.core.ranges import FOREVER, Ranges, size
 from app.core.resolve import ReplyFacts
-from app.storage.database import Row
+from app.storage.connection import Row
 
 #: Raise it with every change in how an event is derived from its raw text.
 DERIVED_VERSION: Final = 3

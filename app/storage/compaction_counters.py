@@ -10,20 +10,18 @@ session of before they existed is counted when it is first asked for.
 from collections.abc import Mapping, Sequence
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.compaction.due import Counters
 from app.core.invocations import InvocationFacts
 from app.ports import CompactionStanding, SessionKey
 from app.storage.codec import unpack_json
-from app.storage.database import Row, fetch, fetch_one
+from app.storage.connection import PgConnection, Row, fetch, fetch_one
 
 
 class PgCompactionCounters:
     """:class:`app.ports.CompactionCounters` on Postgres."""
 
     async def invocations(
-        self, connection: AsyncConnection, key: SessionKey, invocation_ids: Sequence[str]
+        self, connection: PgConnection, key: SessionKey, invocation_ids: Sequence[str]
     ) -> Mapping[str, InvocationFacts]:
         rows = await fetch(connection, _INVOCATIONS, key.uid, list(invocation_ids))
         return {
@@ -38,7 +36,7 @@ class PgCompactionCounters:
 
     async def advance(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         *,
         invocation_id: str,
@@ -49,18 +47,16 @@ class PgCompactionCounters:
         return await _counted(connection, key, row)
 
     async def standing(
-        self, connection: AsyncConnection, key: SessionKey
+        self, connection: PgConnection, key: SessionKey
     ) -> CompactionStanding | None:
         return await _counted(connection, key, await fetch_one(connection, _STANDING, key.uid))
 
-    async def recount(
-        self, connection: AsyncConnection, key: SessionKey, section_tokens: int
-    ) -> None:
+    async def recount(self, connection: PgConnection, key: SessionKey, section_tokens: int) -> None:
         await fetch(connection, _RECOUNT, key.uid, section_tokens)
 
     async def settle(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         *,
         invocations_new: int,
@@ -190,7 +186,7 @@ _SETTLE: Final[LiteralString] = """
 
 
 async def _counted(
-    connection: AsyncConnection, key: SessionKey, row: Row | None
+    connection: PgConnection, key: SessionKey, row: Row | None
 ) -> CompactionStanding | None:
     if row is None:
         return None

@@ -3,10 +3,8 @@
 from typing import Final, LiteralString
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.ports import SessionKey
-from app.storage.database import fetch, fetch_one
+from app.storage.connection import PgConnection, fetch, fetch_one
 
 #: Stands for no session: it is part of the primary key.
 NO_SESSION: Final = UUID(int=0)
@@ -17,7 +15,7 @@ class PgCompileInputs:
 
     async def keep(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         tenant_id: str,
         digest: str,
         body: str,
@@ -27,7 +25,7 @@ class PgCompileInputs:
         uid = NO_SESSION if key is None else key.uid
         await fetch(connection, _KEEP, tenant_id, digest, uid, body)
 
-    async def find(self, connection: AsyncConnection, tenant_id: str, digest: str) -> str | None:
+    async def find(self, connection: PgConnection, tenant_id: str, digest: str) -> str | None:
         row = await fetch_one(connection, _FIND, tenant_id, digest)
         return None if row is None else row["body"]
 

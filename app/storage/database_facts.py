@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from typing import Final, LiteralString
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.ports import DatabaseFacts, Written
-from app.storage.database import fetch, fetch_one
+from app.storage.connection import PgConnection, fetch, fetch_one
 
 _TAKE: Final[LiteralString] = """
     INSERT INTO leases AS l (name, holder, lease_until)
@@ -81,14 +79,14 @@ class PgDatabaseFacts:
     """:class:`app.ports.DatabaseFactsReads` on Postgres."""
 
     async def take_lease(
-        self, connection: AsyncConnection, name: str, holder: UUID, lease_s: float
+        self, connection: PgConnection, name: str, holder: UUID, lease_s: float
     ) -> bool:
         return await fetch_one(connection, _TAKE, name, holder, float(lease_s)) is not None
 
-    async def give_back(self, connection: AsyncConnection, name: str, holder: UUID) -> None:
+    async def give_back(self, connection: PgConnection, name: str, holder: UUID) -> None:
         await fetch(connection, _GIVE_BACK, name, holder)
 
-    async def read(self, connection: AsyncConnection, kinds: tuple[str, ...]) -> DatabaseFacts:
+    async def read(self, connection: PgConnection, kinds: tuple[str, ...]) -> DatabaseFacts:
         jobs = await fetch(connection, _JOBS)
         lag = await fetch_one(connection, _LAG, list(kinds))
         oldest = await fetch_one(connection, _OLDEST_TRANSACTION)
@@ -100,14 +98,12 @@ class PgDatabaseFacts:
             oldest_transaction_s=oldest["age_s"],
         )
 
-    async def written(self, connection: AsyncConnection) -> Written:
+    async def written(self, connection: PgConnection) -> Written:
         row = await fetch_one(connection, _WRITTEN)
         assert row is not None
         return Written(position=row["position"], at=row["at"])
 
-    async def replica_lag_s(
-        self, replica: AsyncConnection, written: Written
-    ) -> Mapping[str, float]:
+    async def replica_lag_s(self, replica: PgConnection, written: Written) -> Mapping[str, float]:
         row = await fetch_one(replica, _REPLICA_LAG, written.position, written.at)
         assert row is not None
         # It has replayed nothing since it started: it does not know how old what it has is.

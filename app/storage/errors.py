@@ -16,6 +16,7 @@ from typing import Final
 
 import asyncpg
 from sqlalchemy import exc
+from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 
 from app.core.errors import LockTimeoutError, StorageError, StorageUnavailableError
 
@@ -80,11 +81,14 @@ def checkout_errors() -> Iterator[None]:
     Raises:
         StorageUnavailableError: connections are closed again as soon as they are made. SQLAlchemy
             tries twice, and then raises what it also says of its wrong use.
+        StorageError: as `storage_errors`, of what connecting raises.
     """
     try:
         yield
     except exc.InvalidRequestError as error:
         raise StorageUnavailableError from error
+    except AsyncAdapt_asyncpg_dbapi.Error as error:
+        raise _translated(error.__cause__, lost=False) from error
 
 
 def _driver_error(error: exc.DBAPIError) -> BaseException | None:

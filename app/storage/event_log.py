@@ -12,8 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, LiteralString
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.canonical import clean_text
 from app.core.compile.explicit_cache import CacheRecord
 from app.core.compile.trace import EventTrace
@@ -44,7 +42,7 @@ from app.storage.codec import (
     unpack_marker,
 )
 from app.storage.compaction_counters import PgCompactionCounters
-from app.storage.database import Row, fetch, fetch_one, note_append
+from app.storage.connection import PgConnection, Row, fetch, fetch_one
 from app.storage.facts import load_facts, refresh_facts
 from app.storage.insert_events import append_at, insert
 from app.storage.live_read import VISIBLE_LANES
@@ -62,19 +60,15 @@ class PgEventLog:
         """Take what derives an event from its raw text, for rows of an older version."""
         self._derive = derive
 
-    async def lock_session(
-        self, connection: AsyncConnection, key: SessionKey
-    ) -> LockedSession | None:
+    async def lock_session(self, connection: PgConnection, key: SessionKey) -> LockedSession | None:
         return await _lock(connection, key)
 
-    async def find_session(
-        self, connection: AsyncConnection, key: SessionKey
-    ) -> LockedSession | None:
+    async def find_session(self, connection: PgConnection, key: SessionKey) -> LockedSession | None:
         return _locked(await fetch_one(connection, _FIND_SESSION, key.uid))
 
     async def load_facts(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         session: LockedSession | LogHead,
         needs: Needs,
@@ -82,18 +76,18 @@ class PgEventLog:
         return await load_facts(connection, key, session, needs)
 
     async def refresh_facts(
-        self, connection: AsyncConnection, key: SessionKey, session: LockedSession, facts: Facts
+        self, connection: PgConnection, key: SessionKey, session: LockedSession, facts: Facts
     ) -> None:
         await refresh_facts(connection, key, session, facts)
 
     async def find_events(
-        self, connection: AsyncConnection, key: SessionKey, ids: Sequence[str]
+        self, connection: PgConnection, key: SessionKey, ids: Sequence[str]
     ) -> Mapping[str, tuple[int, bytes, int]]:
         return await _find(connection, key, ids)
 
     async def append(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         rows: Sequence[NewEvent],
         facts: Facts,
@@ -102,14 +96,14 @@ class PgEventLog:
             return
         if not await insert(connection, key, rows, facts):
             raise StorageError("the session's head is not where its lock's holder left it")
-        note_append(connection, key.uid)
+        connection.appended.add(key.uid)
         if any(row.event.marker is not None for row in rows):
             await _move_index(connection, key, facts)
             await COUNTERS.recount(connection, key, _shown_tokens(rows, facts))
 
     async def read_head(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         standings: Collection[tuple[str | None, str]],
     ) -> LogHead | None:
@@ -117,7 +111,7 @@ class PgEventLog:
 
     async def append_at(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         rows: Sequence[NewEvent],
         facts: Facts,
@@ -128,12 +122,12 @@ class PgEventLog:
     ) -> bool:
         is_done = await append_at(connection, key, rows, facts, head=head, then=then, ids=ids)
         if is_done:
-            note_append(connection, key.uid)
+            connection.appended.add(key.uid)
         return is_done
 
     async def read_live(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         reader: Reader,
         *,
@@ -145,7 +139,7 @@ class PgEventLog:
         )
 
     async def read_at(
-        self, connection: AsyncConnection, key: SessionKey, reader: Reader, as_of_seq: int
+        self, connection: PgConnection, key: SessionKey, reader: Reader, as_of_seq: int
     ) -> LogRead | None:
         return await live_read.read_at(
             connection,
@@ -158,7 +152,7 @@ class PgEventLog:
 
     async def read_all(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         as_of_seq: int | None = None,
         *,
@@ -177,7 +171,7 @@ class PgEventLog:
 
     async def read_unread(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         reader: Reader,
         read: LogRead,
@@ -187,29 +181,27 @@ class PgEventLog:
         return await read_unread(connection, key, reader, read, up_to_seq=up_to_seq)
 
     async def heads(
-        self, connection: AsyncConnection, uids: Sequence[UUID]
+        self, connection: PgConnection, uids: Sequence[UUID]
     ) -> Mapping[UUID, tuple[UUID, int]]:
         rows = await fetch(connection, _HEADS, list(uids))
         return {row["session_uid"]: (row["incarnation"], row["head_seq"]) for row in rows}
 
     async def list_events(
-        self, connection: AsyncConnection, key: SessionKey, wanted: EventFilter, index: Index
+        self, connection: PgConnection, key: SessionKey, wanted: EventFilter, index: Index
     ) -> Sequence[LoggedEvent]:
         return await _list(connection, key, wanted, index)
 
     async def get_event(
-        self, connection: AsyncConnection, key: SessionKey, seq_or_id: int | str
+        self, connection: PgConnection, key: SessionKey, seq_or_id: int | str
     ) -> LoggedEvent | None:
         return await _get(connection, key, seq_or_id)
 
-    async def count_tokens(
-        self, connection: AsyncConnection, key: SessionKey, ranges: Ranges
-    ) -> int:
+    async def count_tokens(self, connection: PgConnection, key: SessionKey, ranges: Ranges) -> int:
         return await _count_tokens(connection, key, ranges)
 
     async def markers(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         up_to_seq: int | None = None,
         *,
@@ -220,12 +212,12 @@ class PgEventLog:
         return [(logged.seq, logged.marker) for logged in found]
 
     async def cache_records(
-        self, connection: AsyncConnection, key: SessionKey, reader: Reader, up_to_seq: int
+        self, connection: PgConnection, key: SessionKey, reader: Reader, up_to_seq: int
     ) -> Sequence[CacheRecord]:
         return await newest_cache_records(connection, key, reader, up_to_seq)
 
     async def event_seqs(
-        self, connection: AsyncConnection, key: SessionKey, invocation_id: str
+        self, connection: PgConnection, key: SessionKey, invocation_id: str
     ) -> Sequence[int]:
         return await _event_seqs(connection, key, invocation_id)
 
@@ -246,7 +238,7 @@ _LOCK_SESSION: Final[LiteralString] = """
 """
 
 
-async def _lock(connection: AsyncConnection, key: SessionKey) -> LockedSession | None:
+async def _lock(connection: PgConnection, key: SessionKey) -> LockedSession | None:
     return _locked(await fetch_one(connection, _LOCK_SESSION, key.uid))
 
 
@@ -297,7 +289,7 @@ _FIND_EVENTS: Final[LiteralString] = """
 
 
 async def _find(
-    connection: AsyncConnection, key: SessionKey, ids: Sequence[str]
+    connection: PgConnection, key: SessionKey, ids: Sequence[str]
 ) -> Mapping[str, tuple[int, bytes, int]]:
     rows = await fetch(connection, _FIND_EVENTS, key.uid, sorted(set(map(clean_text, ids))))
     return {row["id"]: (row["seq"], row["body_hash"], row["tokens"]) for row in rows}
@@ -316,7 +308,7 @@ _MOVE_INDEX: Final[LiteralString] = """
 """
 
 
-async def _move_index(connection: AsyncConnection, key: SessionKey, facts: Facts) -> None:
+async def _move_index(connection: PgConnection, key: SessionKey, facts: Facts) -> None:
     index = facts.index
     await fetch(
         connection,
@@ -435,7 +427,7 @@ _LIST_NEWEST_OF_INVOCATION: Final[LiteralString] = (
 
 
 async def _list(
-    connection: AsyncConnection, key: SessionKey, wanted: EventFilter, index: Index
+    connection: PgConnection, key: SessionKey, wanted: EventFilter, index: Index
 ) -> Sequence[LoggedEvent]:
     is_newest_first = wanted.descending or wanted.last is not None
     rows = await fetch(
@@ -522,7 +514,7 @@ _GET_BY_ID: Final[LiteralString] = (
 
 
 async def _get(
-    connection: AsyncConnection, key: SessionKey, seq_or_id: int | str
+    connection: PgConnection, key: SessionKey, seq_or_id: int | str
 ) -> LoggedEvent | None:
     if isinstance(seq_or_id, int):
         if not 0 < seq_or_id < FOREVER:
@@ -550,7 +542,7 @@ _COUNT_TOKENS: Final[LiteralString] = """
 """
 
 
-async def _count_tokens(connection: AsyncConnection, key: SessionKey, ranges: Ranges) -> int:
+async def _count_tokens(connection: PgConnection, key: SessionKey, ranges: Ranges) -> int:
     row = await fetch_one(connection, _COUNT_TOKENS, key.uid, pack_multirange(ranges))
     return row["tokens"] if row else 0
 
@@ -567,7 +559,7 @@ _EVENT_SEQS: Final[LiteralString] = """
 
 
 async def _event_seqs(
-    connection: AsyncConnection, key: SessionKey, invocation_id: str
+    connection: PgConnection, key: SessionKey, invocation_id: str
 ) -> Sequence[int]:
     rows = await fetch(connection, _EVENT_SEQS, key.uid, clean_text(invocation_id))
     return [row["seq"] for row in rows]

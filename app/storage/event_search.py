@@ -19,7 +19,6 @@ from typing import Final, LiteralString, TypeAlias
 
 import asyncpg
 from sqlalchemy import exc
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.canonical import json_string
 from app.core.errors import InvalidInputError, StorageUnavailableError
@@ -28,7 +27,7 @@ from app.core.ranges import Ranges, intersect
 from app.core.recall import TERMS_WEIGHT
 from app.ports import SearchHit, SearchQuery, SearchResult, SessionKey
 from app.storage.codec import pack_multirange
-from app.storage.database import Row, fetch
+from app.storage.connection import PgConnection, Row, fetch
 from app.storage.live_read import VISIBLE_LANES, reader_values
 
 #: Events of one statement. About 0.2 s for words, on rows of half a kilobyte.
@@ -51,7 +50,7 @@ class PgEventSearch:
 
     async def search(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         query: SearchQuery,
         *,
@@ -126,7 +125,7 @@ _SET_TIMEOUT: Final[LiteralString] = "SELECT set_config('statement_timeout', $1,
 _TRIAL: Final[LiteralString] = "SELECT '' ~ $1 AS is_match"
 
 
-async def _try_pattern(connection: AsyncConnection, pattern: str) -> None:
+async def _try_pattern(connection: PgConnection, pattern: str) -> None:
     await fetch(connection, _SET_TIMEOUT, str(int(_TRIAL_S * 1000)))
     try:
         await fetch(connection, _TRIAL, pattern)
@@ -140,7 +139,7 @@ async def _try_pattern(connection: AsyncConnection, pattern: str) -> None:
 
 
 async def _in_time(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     query: SearchQuery,
     *,
@@ -303,7 +302,7 @@ _BY_PATTERN: Final[LiteralString] = (
 
 
 async def _search(
-    connection: AsyncConnection, key: SessionKey, query: SearchQuery, span: tuple[int, int]
+    connection: PgConnection, key: SessionKey, query: SearchQuery, span: tuple[int, int]
 ) -> Sequence[Row]:
     wanted = (
         key.uid,

@@ -11,20 +11,18 @@ lock, or on one snapshot, and then :func:`refresh_facts` brings them up to date 
 from collections.abc import Iterable, Sequence
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.branch import line_up
 from app.core.lanes import Lane
 from app.core.ranges import FOREVER
 from app.core.resolve import CallFacts, Facts, Header, LaneFacts, Needs
 from app.ports import LockedSession, LogHead, SessionKey
 from app.storage.codec import unpack_ids, unpack_replies
-from app.storage.database import Row, fetch
+from app.storage.connection import PgConnection, Row, fetch
 from app.storage.markers import logged_folds, logged_markers
 
 
 async def load_facts(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     session: LockedSession | LogHead,
     needs: Needs,
@@ -47,7 +45,7 @@ async def load_facts(
 
 
 async def _load_for_markers(
-    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs
+    connection: PgConnection, key: SessionKey, facts: Facts, needs: Needs
 ) -> Facts:
     lanes = await _load_lanes(connection, key, facts, needs)
     if needs.has_reversals:
@@ -64,7 +62,7 @@ async def _load_for_markers(
     return facts
 
 
-async def _load_shown_folds(connection: AsyncConnection, key: SessionKey, facts: Facts) -> None:
+async def _load_shown_folds(connection: PgConnection, key: SessionKey, facts: Facts) -> None:
     """Load the folds that are shown, which are few however long the history is."""
     shown = {section.fold_seq for section in facts.index.sections}
     known = [pair for pair in facts.markers if pair[0] in shown]
@@ -74,7 +72,7 @@ async def _load_shown_folds(connection: AsyncConnection, key: SessionKey, facts:
 
 
 async def refresh_facts(
-    connection: AsyncConnection, key: SessionKey, session: LockedSession, facts: Facts
+    connection: PgConnection, key: SessionKey, session: LockedSession, facts: Facts
 ) -> None:
     """Bring facts for a batch with a fold, loaded at an earlier head, up to the lock's head.
 
@@ -118,7 +116,7 @@ _LANES_BY_NUMBER: Final[LiteralString] = """
 
 
 async def _refresh_lanes(
-    connection: AsyncConnection, key: SessionKey, facts: Facts, touched: set[int]
+    connection: PgConnection, key: SessionKey, facts: Facts, touched: set[int]
 ) -> dict[int, Lane]:
     """Load the lanes that events came to, and the new ones; return all lanes by their number."""
     rows = await fetch(connection, _LANES_BY_NUMBER, key.uid, sorted(touched), facts.lane_count)
@@ -170,7 +168,7 @@ _LANES: Final[LiteralString] = """
 
 
 async def _load_lanes(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     facts: Facts,
     needs: Needs,
@@ -211,7 +209,7 @@ _FIRST_SEQS: Final[LiteralString] = """
 
 
 async def _load_first_seqs(
-    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs
+    connection: PgConnection, key: SessionKey, facts: Facts, needs: Needs
 ) -> None:
     if needs.invocation_ids:
         wanted = (sorted(needs.invocation_ids), facts.head_seq)
@@ -288,7 +286,7 @@ _HEADERS_BY_TIME: Final[LiteralString] = (
 
 
 async def _load_headers(
-    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs, lanes: dict[int, Lane]
+    connection: PgConnection, key: SessionKey, facts: Facts, needs: Needs, lanes: dict[int, Lane]
 ) -> None:
     for start, end in needs.spans:
         rows = await fetch(connection, _HEADERS_AROUND_SPAN, key.uid, *_clipped(start, end))
@@ -299,7 +297,7 @@ async def _load_headers(
 
 
 async def _load_missing_headers(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     facts: Facts,
     seqs: Iterable[int],
@@ -407,7 +405,7 @@ _CALLS: Final[LiteralString] = """
 
 
 async def _call_rows(
-    connection: AsyncConnection, key: SessionKey, facts: Facts, needs: Needs
+    connection: PgConnection, key: SessionKey, facts: Facts, needs: Needs
 ) -> Sequence[Row]:
     owners = {seq for header in facts.headers.values() for seq in header.owner_seqs if seq}
     return await fetch(

@@ -8,8 +8,6 @@ erasure meanwhile, and appends to it go on.
 from collections.abc import Mapping, Sequence
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.canonical import Json, canonical_json
 from app.core.errors import InvalidInputError, SessionNotFoundError
 from app.core.events import Fold, Rewind
@@ -19,7 +17,7 @@ from app.core.resolve import ReplyFacts
 from app.ports import SessionKey
 from app.storage.codec import pack_index, pack_multirange, pack_replies, unpack_event
 from app.storage.compaction_counters import PgCompactionCounters
-from app.storage.database import allow_time, fetch, fetch_one
+from app.storage.connection import PgConnection, allow_time, fetch, fetch_one
 from app.storage.markers import LoggedMarker, logged_markers, shown_lanes
 from app.storage.state import replayed_state
 
@@ -34,7 +32,7 @@ _HOLD: Final[LiteralString] = """
 
 
 async def fork_session(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     new_key: SessionKey,
     *,
@@ -90,7 +88,7 @@ _COPY_SESSION: Final[LiteralString] = """
 
 
 async def _copy_session(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     new_key: SessionKey,
     at_seq: int,
@@ -214,7 +212,7 @@ _COPY_LANES: Final[LiteralString] = """
 
 
 async def _copy_lanes(
-    connection: AsyncConnection, key: SessionKey, new_key: SessionKey, at_seq: int
+    connection: PgConnection, key: SessionKey, new_key: SessionKey, at_seq: int
 ) -> None:
     replies: dict[int, dict[str, ReplyFacts]] = {}
     for row in await fetch(connection, _NEWEST_REPLIES, new_key.uid):

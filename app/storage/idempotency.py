@@ -6,18 +6,16 @@ that did the work; so the answer is found if and only if the work stands.
 
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.errors import IdempotencyInProgressError
 from app.ports import KeptAnswer, SessionKey
-from app.storage.database import fetch, fetch_one
+from app.storage.connection import PgConnection, fetch, fetch_one
 
 
 class PgIdempotencyKeys:
     """:class:`app.ports.IdempotencyKeys` on Postgres."""
 
     async def claim(
-        self, connection: AsyncConnection, tenant_id: str, route: str, idempotency_key: str
+        self, connection: PgConnection, tenant_id: str, route: str, idempotency_key: str
     ) -> KeptAnswer | None:
         names = (tenant_id, route, idempotency_key)
         lock = await fetch_one(connection, _LOCK, *names)
@@ -30,7 +28,7 @@ class PgIdempotencyKeys:
 
     async def keep(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         tenant_id: str,
         route: str,
         idempotency_key: str,

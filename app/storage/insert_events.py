@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.canonical import canonical_json, clean_text
 from app.core.events import Event, Fold, Marker
 from app.core.lanes import Lane
@@ -30,7 +28,7 @@ from app.storage.codec import (
     pack_resolved,
     tokens_of,
 )
-from app.storage.database import fetch_one
+from app.storage.connection import PgConnection, fetch_one
 
 # The parts of WITH that write all run, and see nothing of each other; they write nothing where
 # `moved` has no row. The timeout is set before the row is waited for, and ends before the
@@ -178,14 +176,14 @@ _INSERT: Final[LiteralString] = """
 
 
 async def insert(
-    connection: AsyncConnection, key: SessionKey, rows: Sequence[NewEvent], facts: Facts
+    connection: PgConnection, key: SessionKey, rows: Sequence[NewEvent], facts: Facts
 ) -> bool:
     """Insert into a session that is locked; tell whether the head was where the rows begin."""
     return await _insert(connection, key, rows, facts, (*_UNCOMPARED, *_STANDING_STILL))
 
 
 async def append_at(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     rows: Sequence[NewEvent],
     facts: Facts,
@@ -223,7 +221,7 @@ _STANDING_STILL: Final = (None, None, 0)
 
 
 async def _insert(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     rows: Sequence[NewEvent],
     facts: Facts,

@@ -19,13 +19,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, LiteralString
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.canonical import Json, canonical_json
 from app.core.copying import replace
 from app.ports import ClaimLimits, Job, JobStatus, NewJob, SessionKey
 from app.storage.codec import unpack_json
-from app.storage.database import Row, fetch, fetch_one
+from app.storage.connection import PgConnection, Row, fetch, fetch_one
 
 #: A key that no other lock of ours takes: "jobs" and "clam" as eight bytes.
 CLAIM_LOCK: Final = int.from_bytes(b"jobsclam", "big")
@@ -36,14 +34,14 @@ ENQUEUE_ATTEMPTS: Final = 5
 class PgJobQueue:
     """:class:`app.ports.JobQueue` on Postgres."""
 
-    async def enqueue(self, connection: AsyncConnection, job: NewJob) -> UUID:
+    async def enqueue(self, connection: PgConnection, job: NewJob) -> UUID:
         return await _enqueue(connection, job)
 
-    async def claim(self, connection: AsyncConnection, limits: ClaimLimits) -> Sequence[Job]:
+    async def claim(self, connection: PgConnection, limits: ClaimLimits) -> Sequence[Job]:
         return await _claim(connection, limits)
 
     async def renew(
-        self, connection: AsyncConnection, jobs: Sequence[Job], lease_s: float
+        self, connection: PgConnection, jobs: Sequence[Job], lease_s: float
     ) -> frozenset[UUID]:
         ids, tokens = [job.id for job in jobs], [job.fencing_token for job in jobs]
         rows = await fetch(
@@ -51,12 +49,12 @@ class PgJobQueue:
         )
         return frozenset(row["job_id"] for row in rows)
 
-    async def hold(self, connection: AsyncConnection, job: Job) -> bool:
+    async def hold(self, connection: PgConnection, job: Job) -> bool:
         return await fetch_one(connection, _HOLD, *_claim_of(job)) is not None
 
     async def finish(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         job: Job,
         status: Literal["done", "failed", "cancelled"],
         *,
@@ -70,7 +68,7 @@ class PgJobQueue:
 
     async def retry(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         job: Job,
         *,
         delay_s: float,
@@ -82,12 +80,12 @@ class PgJobQueue:
         )
         return row["status"] if row else None
 
-    async def release(self, connection: AsyncConnection, job: Job) -> bool:
+    async def release(self, connection: PgConnection, job: Job) -> bool:
         return await fetch_one(connection, _RELEASE, *_claim_of(job)) is not None
 
     async def newest(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         incarnation: UUID,
         kinds: Sequence[str],
@@ -95,15 +93,15 @@ class PgJobQueue:
         row = await fetch_one(connection, _NEWEST, key.uid, incarnation, list(kinds))
         return None if row is None else _job(row)
 
-    async def get(self, connection: AsyncConnection, tenant_id: str, job_id: UUID) -> Job | None:
+    async def get(self, connection: PgConnection, tenant_id: str, job_id: UUID) -> Job | None:
         row = await fetch_one(connection, _GET, tenant_id, job_id)
         return None if row is None else _job(row)
 
-    async def cancel(self, connection: AsyncConnection, tenant_id: str, job_id: UUID) -> Job | None:
+    async def cancel(self, connection: PgConnection, tenant_id: str, job_id: UUID) -> Job | None:
         row = await fetch_one(connection, _CANCEL, tenant_id, job_id)
         return await self.get(connection, tenant_id, job_id) if row is None else _job(row)
 
-    async def prune(self, connection: AsyncConnection, *, older_than_s: float, limit: int) -> int:
+    async def prune(self, connection: PgConnection, *, older_than_s: float, limit: int) -> int:
         return len(await fetch(connection, _PRUNE, float(older_than_s), limit))
 
 
@@ -168,7 +166,7 @@ _OPEN_JOB: Final[LiteralString] = """
 """
 
 
-async def _enqueue(connection: AsyncConnection, job: NewJob) -> UUID:
+async def _enqueue(connection: PgConnection, job: NewJob) -> UUID:
     key = job.key
     values = (key.tenant_id, key.session_id, key.uid, job.incarnation, job.kind)
     for _ in range(ENQUEUE_ATTEMPTS):
@@ -271,7 +269,7 @@ _CLAIM: Final[LiteralString] = (
 )
 
 
-async def _claim(connection: AsyncConnection, limits: ClaimLimits) -> Sequence[Job]:
+async def _claim(connection: PgConnection, limits: ClaimLimits) -> Sequence[Job]:
     turn = await fetch_one(connection, _TAKE_TURN, CLAIM_LOCK)
     if not (turn and turn["is_taken"]):
         return ()

@@ -18,7 +18,6 @@ from typing import Final, LiteralString, TypeAlias
 from uuid import UUID
 
 import orjson
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.calibration import Learnt
 from app.core.canonical import Json
@@ -40,7 +39,7 @@ from app.storage.codec import (
     unpack_index,
     unpack_lane,
 )
-from app.storage.database import Row, fetch
+from app.storage.connection import PgConnection, Row, fetch
 from app.storage.markers import LoggedMarker, shown_lanes
 from app.storage.state import replayed_state
 
@@ -369,7 +368,7 @@ READ_LIVE: Final[LiteralString] = (
 
 
 async def read_live(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     reader: Reader,
     *,
@@ -441,7 +440,7 @@ _READ_AT: Final[LiteralString] = (
 
 
 async def read_at(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     reader: Reader,
     *,
@@ -488,7 +487,7 @@ _READ_ALL: Final[LiteralString] = (
 
 
 async def read_all(
-    connection: AsyncConnection, key: SessionKey, reader: Reader, derive: Derive
+    connection: PgConnection, key: SessionKey, reader: Reader, derive: Derive
 ) -> LogRead | None:
     """Read every event up to the head, however it is read now."""
     rows = await _fetch(connection, _READ_ALL, key.uid, DERIVED_VERSION, FOREVER)
@@ -496,7 +495,7 @@ async def read_all(
 
 
 async def read_all_at(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     reader: Reader,
     *,
@@ -514,7 +513,7 @@ async def read_all_at(
 # One shape of rows for all reads, sorted out in one pass.
 
 
-async def _fetch(connection: AsyncConnection, statement: LiteralString, *values: object) -> _ByKind:
+async def _fetch(connection: PgConnection, statement: LiteralString, *values: object) -> _ByKind:
     rows: _ByKind = defaultdict(list)
     for row in await fetch(connection, statement, *values):
         rows[row["row_kind"]].append(row)

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, LiteralString
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.contents import FunctionCall
 from app.core.copying import replace
 from app.core.events import Event, Fold, Rewind
@@ -30,7 +28,7 @@ from app.storage.codec import (
     unpack_event,
     unpack_index,
 )
-from app.storage.database import Row, fetch, fetch_one
+from app.storage.connection import PgConnection, Row, fetch, fetch_one
 from app.storage.markers import LoggedMarker, logged_markers, shown_lanes
 
 #: Events of one chunk: a body may be a megabyte.
@@ -79,7 +77,7 @@ class PgLogChecks:
 
     async def sessions(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         *,
         tenant_id: str | None,
         after: UUID | None,
@@ -88,7 +86,7 @@ class PgLogChecks:
         rows = await fetch(connection, _SESSIONS, tenant_id, after, limit)
         return [SessionKey(row["tenant_id"], row["session_id"], row["session_uid"]) for row in rows]
 
-    async def strays(self, connection: AsyncConnection) -> Sequence[Finding]:
+    async def strays(self, connection: PgConnection) -> Sequence[Finding]:
         found: list[Finding] = []
         for table, sql in _STRAYS.items():
             for row in await fetch(connection, sql):
@@ -96,7 +94,7 @@ class PgLogChecks:
                 found.append(Finding(kind="stray", seq=None, detail=detail))
         return found
 
-    async def check(self, connection: AsyncConnection, key: SessionKey) -> LogCheck | None:
+    async def check(self, connection: PgConnection, key: SessionKey) -> LogCheck | None:
         session = await fetch_one(connection, _SESSION, key.uid)
         if session is None:
             return None
@@ -170,7 +168,7 @@ class PgLogChecks:
     # The session's row, and what goes over the whole log
 
     async def _check_session(
-        self, connection: AsyncConnection, key: SessionKey, session: Row, sums: _Sums
+        self, connection: PgConnection, key: SessionKey, session: Row, sums: _Sums
     ) -> list[Finding]:
         findings: list[Finding] = []
         if not session["has_details"]:
@@ -265,7 +263,7 @@ def _as_of_today(stored: Index, made: Index, markers: Sequence[LoggedMarker]) ->
 
 
 async def _check_counters(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     session: Row,
     sums: _Sums,

@@ -6,8 +6,6 @@
 from collections.abc import Collection
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.branch import line_up
 from app.core.compaction.due import Counters
 from app.core.invocations import InvocationFacts, Newest
@@ -15,7 +13,7 @@ from app.core.resolve import LaneFacts
 from app.ports import CompactionStanding, LogHead, SessionKey
 from app.storage.codec import unpack_index, unpack_json, unpack_replies
 from app.storage.compaction_counters import BEGUN, COUNTED, OPEN_CALLS
-from app.storage.database import Row, fetch
+from app.storage.connection import PgConnection, Row, fetch
 from app.storage.facts import lane_of
 
 # One row for each lane, one without where none is of interest.
@@ -61,7 +59,7 @@ _READ_HEAD: Final[LiteralString] = (
 
 
 async def read_head(
-    connection: AsyncConnection, key: SessionKey, standings: Collection[tuple[str | None, str]]
+    connection: PgConnection, key: SessionKey, standings: Collection[tuple[str | None, str]]
 ) -> LogHead | None:
     """As :meth:`app.ports.EventLog.read_head`."""
     places = {(scope, branch) for scope, standing in standings for branch in line_up(standing)}

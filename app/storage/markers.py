@@ -4,14 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.events import Marker
 from app.core.index import Index
 from app.core.ranges import FOREVER, Ranges
 from app.ports import SessionKey
 from app.storage.codec import pack_multirange, unpack_marker
-from app.storage.database import Row, fetch
+from app.storage.connection import PgConnection, Row, fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ _MARKERS: Final[LiteralString] = """
 
 
 async def logged_markers(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     up_to_seq: int = FOREVER,
     *,
@@ -64,7 +62,7 @@ _FOLDS: Final[LiteralString] = """
 
 
 async def logged_folds(
-    connection: AsyncConnection, key: SessionKey, seqs: Iterable[int]
+    connection: PgConnection, key: SessionKey, seqs: Iterable[int]
 ) -> Sequence[LoggedMarker]:
     """Return the folds at these seqs, oldest first."""
     wanted = sorted(set(seqs))
@@ -83,7 +81,7 @@ _MARKERS_BUT_FOLDS: Final[LiteralString] = """
 """
 
 
-async def markers_but_folds(connection: AsyncConnection, key: SessionKey) -> Sequence[LoggedMarker]:
+async def markers_but_folds(connection: PgConnection, key: SessionKey) -> Sequence[LoggedMarker]:
     """Return the markers that are neither folds nor activations, oldest first."""
     return [
         LoggedMarker(row["seq"], unpack_marker(row["marker"]), ())
@@ -108,7 +106,7 @@ _NEWEST_FOLDS: Final[LiteralString] = """
 
 
 async def newest_folds(
-    connection: AsyncConnection,
+    connection: PgConnection,
     key: SessionKey,
     *,
     limit: int,

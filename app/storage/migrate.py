@@ -15,11 +15,11 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 import app
 from app.core.errors import StorageUnavailableError
-from app.storage.errors import storage_errors
+from app.storage.errors import checkout_errors, storage_errors
 from app.storage.pool import create_engine
 
 #: "foldline" as eight bytes: a key that no other application takes by chance.
@@ -79,11 +79,17 @@ async def migration_connection(url: str) -> AsyncIterator[AsyncConnection]:
         await engine.dispose()
 
 
-async def current_revision(connection: AsyncConnection) -> str | None:
-    """Return the revision that a database is at, or None when it was never migrated."""
-    return await connection.run_sync(
-        lambda sync: MigrationContext.configure(sync).get_current_revision()
-    )
+async def current_revision(engine: AsyncEngine) -> str | None:
+    """Return the revision that a database is at, or None when it was never migrated.
+
+    Raises:
+        StorageError: as `storage_errors`.
+    """
+    with storage_errors(), checkout_errors():
+        async with engine.connect() as connection:
+            return await connection.run_sync(
+                lambda sync: MigrationContext.configure(sync).get_current_revision()
+            )
 
 
 def head_revision() -> str | None:

@@ -7,8 +7,6 @@ history. All statements run on one snapshot, so that facts and bodies are of one
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.compaction.facts import (
     PlanFacts,
     Refusal,
@@ -29,7 +27,7 @@ from app.core.resolve import Needs, Resolver
 from app.ports import CompactionRead, CompactionStanding, LockedSession, SessionKey
 from app.storage.codec import DERIVED_VERSION, Derive, pack_multirange, unpack_event, unpack_json
 from app.storage.compaction_counters import PgCompactionCounters
-from app.storage.database import fetch
+from app.storage.connection import PgConnection, fetch
 from app.storage.event_log import PgEventLog
 from app.storage.markers import logged_folds, markers_but_folds, newest_folds
 
@@ -48,7 +46,7 @@ class PgCompactionReads:
 
     async def read(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         choose: Callable[[CompactionStanding], CompactionPolicy],
         *,
@@ -69,7 +67,7 @@ class PgCompactionReads:
         return CompactionRead(session=session, standing=standing, facts=facts, events=events)
 
     async def _events(
-        self, connection: AsyncConnection, key: SessionKey, ranges: Ranges
+        self, connection: PgConnection, key: SessionKey, ranges: Ranges
     ) -> Mapping[int, Event]:
         rows = await fetch(connection, _EVENTS, key.uid, pack_multirange(ranges), DERIVED_VERSION)
         lanes: dict[int, Lane] = {}
@@ -85,7 +83,7 @@ class PgCompactionReads:
 
     async def _facts(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         session: LockedSession,
         events: Mapping[int, Event],
@@ -115,7 +113,7 @@ class PgCompactionReads:
 
 
 async def _markers(
-    connection: AsyncConnection, key: SessionKey, session: LockedSession, policy: CompactionPolicy
+    connection: PgConnection, key: SessionKey, session: LockedSession, policy: CompactionPolicy
 ) -> Sequence[tuple[int, Marker]]:
     """Return the markers that have a say in what is folded next, oldest first.
 
@@ -195,7 +193,7 @@ _REFUSALS: Final[LiteralString] = """
 
 
 async def _refusals(
-    connection: AsyncConnection, key: SessionKey, session: LockedSession
+    connection: PgConnection, key: SessionKey, session: LockedSession
 ) -> Sequence[Refusal]:
     rows = await fetch(connection, _REFUSALS, key.uid, session.incarnation, MAX_REFUSALS)
     refused = [unpack_json(row["result"])["refused"] for row in rows]

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
-from sqlalchemy import Connection, Engine, NullPool, QueuePool, event, exc
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy import NullPool, QueuePool, event, exc
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-# What an execution option of the engine says: may a statement run outside a transaction block?
-AUTOCOMMIT_OPTION: Final = "single_statement_autocommit"
-# An execution option too: who is told how long connections and statements take.
+# Execution options of the engine. With what a transaction begins, where everything has to be one.
+BEGIN_OPTION: Final = "foldline_begin"
+# Who is told how long connections and statements take.
 OBSERVER_OPTION: Final = "foldline_observer"
 #: What the connections are for: `rw`, or `ro` on a replica.
 POOL_OPTION: Final = "foldline_pool"
@@ -48,16 +48,27 @@ def observed(
     return engine.execution_options(**{OBSERVER_OPTION: observer, POOL_OPTION: pool})
 
 
-def observer_of(source: Engine | Connection) -> DatabaseObserver | None:
-    """Return who is to be told of what an engine or one of its connections does."""
-    observer: DatabaseObserver | None = source.get_execution_options().get(OBSERVER_OPTION)
+def observer_of(engine: AsyncEngine) -> DatabaseObserver | None:
+    """Return who is to be told of what an engine's connections do."""
+    observer: DatabaseObserver | None = _option(engine, OBSERVER_OPTION)
     return observer
 
 
 def pool_name_of(engine: AsyncEngine) -> PoolName:
     """Return what the engine's connections are for."""
-    name: PoolName = engine.sync_engine.get_execution_options().get(POOL_OPTION, "rw")
+    name: PoolName = _option(engine, POOL_OPTION) or "rw"
     return name
+
+
+def begins_with(engine: AsyncEngine) -> str | None:
+    """Return the statement with which each transaction begins, and that each statement has to be
+    in one; None: neither."""
+    statement: str | None = _option(engine, BEGIN_OPTION)
+    return statement
+
+
+def _option(engine: AsyncEngine, name: str) -> Any:  # noqa: ANN401  as the option's
+    return engine.sync_engine.get_execution_options().get(name)
 
 
 def connection_counts(engine: AsyncEngine) -> dict[str, int]:
@@ -132,19 +143,6 @@ def create_engine(
     return engine
 
 
-async def driver_connection(connection: AsyncConnection) -> "asyncpg.Connection[asyncpg.Record]":
-    """Return the asyncpg connection below, for a hot statement whose rows need no SQLAlchemy.
-
-    Only within `single_statement`: SQLAlchemy sends BEGIN with its own first statement, so what
-    runs here first would be outside the transaction.
-    """
-    raw = await connection.get_raw_connection()
-    driver = raw.driver_connection
-    if not isinstance(driver, asyncpg.Connection):
-        raise TypeError("the pool is not on asyncpg")
-    return driver
-
-
 def _engine_behind_pgbouncer(
     url: str,
     *,
@@ -155,10 +153,13 @@ def _engine_behind_pgbouncer(
 ) -> AsyncEngine:
     # In transaction mode the next transaction may meet another server: statements are prepared anew
     # under names of their own, nothing is set for the session, and the pooler does the pooling.
-    engine = create_async_engine(
+    set_local = "SELECT " + ", ".join(
+        f"set_config('{name}', '{value}', true)" for name, value in guc.items()
+    )
+    return create_async_engine(
         "postgresql+asyncpg://",
         poolclass=NullPool,
-        execution_options={AUTOCOMMIT_OPTION: False},
+        execution_options={BEGIN_OPTION: set_local},
         connect_args={
             "async_creator_fn": _connector(
                 url,
@@ -171,15 +172,6 @@ def _engine_behind_pgbouncer(
             "prepared_statement_name_func": lambda: f"__foldline_{uuid4()}__",
         },
     )
-    set_local = "SELECT " + ", ".join(
-        f"set_config('{name}', '{value}', true)" for name, value in guc.items()
-    )
-
-    @event.listens_for(engine.sync_engine, "begin")
-    def set_for_the_transaction(connection: Connection) -> None:
-        connection.exec_driver_sql(set_local)
-
-    return engine
 
 
 def _connector(

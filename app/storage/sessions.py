@@ -10,14 +10,12 @@ from datetime import datetime
 from typing import Final, LiteralString
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.canonical import Json, canonical_json, clean_text
 from app.core.index import Index
 from app.core.session_state import evolve, split_state
 from app.ports import LockedSession, NewSession, SessionKey, SessionRow
 from app.storage.codec import unpack_index, unpack_json
-from app.storage.database import Row, allow_time, fetch, fetch_one
+from app.storage.connection import PgConnection, Row, allow_time, fetch, fetch_one
 from app.storage.fork import fork_session
 from app.storage.state import replayed_state
 
@@ -25,16 +23,16 @@ from app.storage.state import replayed_state
 class PgSessions:
     """:class:`app.ports.Sessions` on Postgres."""
 
-    async def create(self, connection: AsyncConnection, key: SessionKey, new: NewSession) -> bool:
+    async def create(self, connection: PgConnection, key: SessionKey, new: NewSession) -> bool:
         return await _create(connection, key, new)
 
-    async def get(self, connection: AsyncConnection, key: SessionKey) -> SessionRow | None:
+    async def get(self, connection: PgConnection, key: SessionKey) -> SessionRow | None:
         row = await fetch_one(connection, _GET, key.uid)
         return None if row is None else _session_row(row)
 
     async def list(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         tenant_id: str,
         *,
         app_name: str | None,
@@ -60,7 +58,7 @@ class PgSessions:
 
     async def update(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         *,
         policy: Json,
@@ -78,7 +76,7 @@ class PgSessions:
 
     async def apply_state(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         session: LockedSession,
         delta: Mapping[str, Json],
@@ -92,13 +90,11 @@ class PgSessions:
         user = (session.app_name, session.user_id)
         await _set_user_state(connection, key.tenant_id, user, scoped.user)
 
-    async def rewind_state(
-        self, connection: AsyncConnection, key: SessionKey, index: Index
-    ) -> None:
+    async def rewind_state(self, connection: PgConnection, key: SessionKey, index: Index) -> None:
         await _set_state(connection, key, await replayed_state(connection, key, index))
 
     async def state(
-        self, connection: AsyncConnection, tenant_id: str, app_name: str, user_id: str | None = None
+        self, connection: PgConnection, tenant_id: str, app_name: str, user_id: str | None = None
     ) -> Mapping[str, Json]:
         if user_id is None:
             rows = await fetch(connection, _APP_STATE, tenant_id, app_name)
@@ -108,7 +104,7 @@ class PgSessions:
 
     async def fork(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         new_key: SessionKey,
         *,
@@ -118,29 +114,29 @@ class PgSessions:
         return await fork_session(connection, key, new_key, at_seq=at_seq, metadata=metadata)
 
     async def erase(
-        self, connection: AsyncConnection, key: SessionKey, *, actor: str, reason: str
+        self, connection: PgConnection, key: SessionKey, *, actor: str, reason: str
     ) -> bool:
         await allow_time(connection)
         row = await fetch_one(connection, _ERASE, key.uid, actor, reason)
         return bool(row and row["is_erased"])
 
-    async def expired(self, connection: AsyncConnection, *, limit: int) -> Sequence[UUID]:
+    async def expired(self, connection: PgConnection, *, limit: int) -> Sequence[UUID]:
         return [row["session_uid"] for row in await fetch(connection, _EXPIRED, limit)]
 
-    async def erase_expired(self, connection: AsyncConnection, uid: UUID, *, actor: str) -> bool:
+    async def erase_expired(self, connection: PgConnection, uid: UUID, *, actor: str) -> bool:
         await allow_time(connection)
         # Appends lock the session first, and then say when it expires.
         await fetch(connection, _LOCK_TO_ERASE, uid)
         row = await fetch_one(connection, _ERASE_EXPIRED, uid, actor, "expired")
         return bool(row and row["is_erased"])
 
-    async def app_policy(self, connection: AsyncConnection, tenant_id: str, app_name: str) -> Json:
+    async def app_policy(self, connection: PgConnection, tenant_id: str, app_name: str) -> Json:
         row = await fetch_one(connection, _APP_POLICY, tenant_id, app_name)
         policy: Json = None if row is None else unpack_json(row["policy"])
         return policy
 
     async def set_app_policy(
-        self, connection: AsyncConnection, tenant_id: str, app_name: str, policy: Json
+        self, connection: PgConnection, tenant_id: str, app_name: str, policy: Json
     ) -> None:
         await fetch(connection, _SET_APP_POLICY, tenant_id, app_name, canonical_json(policy))
 
@@ -163,7 +159,7 @@ _CREATE: Final[LiteralString] = """
 """
 
 
-async def _create(connection: AsyncConnection, key: SessionKey, new: NewSession) -> bool:
+async def _create(connection: PgConnection, key: SessionKey, new: NewSession) -> bool:
     made = await fetch_one(
         connection,
         _CREATE,
@@ -328,9 +324,7 @@ _SET_STATE: Final[LiteralString] = """
 """
 
 
-async def _set_state(
-    connection: AsyncConnection, key: SessionKey, state: Mapping[str, Json]
-) -> None:
+async def _set_state(connection: PgConnection, key: SessionKey, state: Mapping[str, Json]) -> None:
     await fetch(connection, _SET_STATE, key.uid, canonical_json(dict(state)))
 
 
@@ -359,7 +353,7 @@ _SET_APP_STATE: Final[LiteralString] = """
 
 
 async def _set_app_state(
-    connection: AsyncConnection, tenant_id: str, app_name: str, state: Mapping[str, Json]
+    connection: PgConnection, tenant_id: str, app_name: str, state: Mapping[str, Json]
 ) -> None:
     if state:
         await fetch(connection, _SET_APP_STATE, tenant_id, app_name, *_sorted_columns(state))
@@ -375,7 +369,7 @@ _SET_USER_STATE: Final[LiteralString] = """
 
 
 async def _set_user_state(
-    connection: AsyncConnection, tenant_id: str, user: tuple[str, str], state: Mapping[str, Json]
+    connection: PgConnection, tenant_id: str, user: tuple[str, str], state: Mapping[str, Json]
 ) -> None:
     if state:
         await fetch(connection, _SET_USER_STATE, tenant_id, *user, *_sorted_columns(state))

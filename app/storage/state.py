@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.canonical import Json
 from app.core.index import Index
 from app.core.ranges import FOREVER
 from app.core.session_state import evolve, split_state
 from app.ports import SessionKey
 from app.storage.codec import pack_multirange, unpack_json
-from app.storage.database import fetch
+from app.storage.connection import PgConnection, fetch
 
 # One read of both, so that they are of one moment. The base has seq 0.
 _STATE_SOURCES: Final[LiteralString] = """
@@ -31,7 +29,7 @@ _STATE_SOURCES: Final[LiteralString] = """
 
 
 async def replayed_state(
-    connection: AsyncConnection, key: SessionKey, index: Index, *, up_to_seq: int = FOREVER
+    connection: PgConnection, key: SessionKey, index: Index, *, up_to_seq: int = FOREVER
 ) -> Mapping[str, Json]:
     """Return the session-scoped keys: the base state and the deltas that are not rewound."""
     rows = await fetch(

@@ -8,30 +8,28 @@ and spending leaves too much counted, never too little. The day is the database'
 from datetime import date
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from app.storage.database import fetch, fetch_one
+from app.storage.connection import PgConnection, fetch, fetch_one
 
 
 class PgSummarySpend:
     """:class:`app.ports.SummarySpend` on Postgres."""
 
     async def reserve(
-        self, connection: AsyncConnection, tenant_id: str, *, tokens: int, most_tokens: int
+        self, connection: PgConnection, tenant_id: str, *, tokens: int, most_tokens: int
     ) -> date | None:
         row = await fetch_one(connection, _RESERVE, tenant_id, tokens, most_tokens)
         return row["day"] if row else None
 
     async def correct(
-        self, connection: AsyncConnection, tenant_id: str, day: date, *, tokens: int
+        self, connection: PgConnection, tenant_id: str, day: date, *, tokens: int
     ) -> None:
         await fetch(connection, _CORRECT, tenant_id, day, tokens)
 
-    async def spent(self, connection: AsyncConnection, tenant_id: str) -> int:
+    async def spent(self, connection: PgConnection, tenant_id: str) -> int:
         row = await fetch_one(connection, _SPENT, tenant_id)
         return row["tokens"] if row else 0
 
-    async def forget(self, connection: AsyncConnection, *, older_than_days: int, limit: int) -> int:
+    async def forget(self, connection: PgConnection, *, older_than_days: int, limit: int) -> int:
         return len(await fetch(connection, _FORGET, older_than_days, limit))
 
 

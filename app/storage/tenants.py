@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.limits import Quotas, Stored
 from app.ports import Tenant
-from app.storage.database import Row, fetch, fetch_one
+from app.storage.connection import PgConnection, Row, fetch, fetch_one
 
 
 class PgTenants:
     """:class:`app.ports.Tenants` on Postgres."""
 
     async def create(
-        self, connection: AsyncConnection, tenant_id: str, *, rate_limit: str | None, quotas: Quotas
+        self, connection: PgConnection, tenant_id: str, *, rate_limit: str | None, quotas: Quotas
     ) -> bool:
         row = await fetch_one(
             connection,
@@ -27,20 +25,20 @@ class PgTenants:
         )
         return row is not None
 
-    async def get(self, connection: AsyncConnection, tenant_id: str) -> Tenant | None:
+    async def get(self, connection: PgConnection, tenant_id: str) -> Tenant | None:
         row = await fetch_one(connection, _GET, tenant_id)
         return None if row is None else _tenant(row)
 
     async def list(
-        self, connection: AsyncConnection, *, after: str | None, limit: int
+        self, connection: PgConnection, *, after: str | None, limit: int
     ) -> Sequence[Tenant]:
         return [_tenant(row) for row in await fetch(connection, _LIST, after, limit)]
 
-    async def lock(self, connection: AsyncConnection, tenant_id: str) -> Tenant | None:
+    async def lock(self, connection: PgConnection, tenant_id: str) -> Tenant | None:
         row = await fetch_one(connection, _LOCK, tenant_id)
         return None if row is None else _tenant(row)
 
-    async def update(self, connection: AsyncConnection, tenant: Tenant) -> None:
+    async def update(self, connection: PgConnection, tenant: Tenant) -> None:
         await fetch(
             connection,
             _UPDATE,
@@ -52,7 +50,7 @@ class PgTenants:
             tenant.is_disabled,
         )
 
-    async def usage(self, connection: AsyncConnection, tenant_id: str) -> Stored:
+    async def usage(self, connection: PgConnection, tenant_id: str) -> Stored:
         row = await fetch_one(connection, _USAGE, tenant_id)
         assert row is not None
         return Stored(sessions=row["sessions"], events=row["events"], bytes=row["bytes"])

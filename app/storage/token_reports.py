@@ -7,22 +7,20 @@ tenant and model never overwrite each other, because the row is locked from read
 from typing import Final, LiteralString
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.calibration import Learnt
 from app.ports import CompiledRequest, SessionKey
-from app.storage.database import Row, fetch, fetch_one
+from app.storage.connection import PgConnection, Row, fetch, fetch_one
 
 
 class PgTokenReports:
     """:class:`app.ports.TokenReports` on Postgres."""
 
-    async def forgive_loss(self, connection: AsyncConnection) -> None:
+    async def forgive_loss(self, connection: PgConnection) -> None:
         await fetch(connection, "SET LOCAL synchronous_commit = off")
 
     async def remember(
         self,
-        connection: AsyncConnection,
+        connection: PgConnection,
         key: SessionKey,
         incarnation: UUID,
         request: CompiledRequest,
@@ -42,7 +40,7 @@ class PgTokenReports:
         )
 
     async def find(
-        self, connection: AsyncConnection, key: SessionKey, fingerprint: str
+        self, connection: PgConnection, key: SessionKey, fingerprint: str
     ) -> CompiledRequest | None:
         row = await fetch_one(connection, _FIND, key.uid, fingerprint)
         if row is None:
@@ -58,16 +56,14 @@ class PgTokenReports:
             since_base_s=row["since_base_s"],
         )
 
-    async def claim(self, connection: AsyncConnection, key: SessionKey, fingerprint: str) -> bool:
+    async def claim(self, connection: PgConnection, key: SessionKey, fingerprint: str) -> bool:
         return await fetch_one(connection, _CLAIM, key.uid, fingerprint) is not None
 
-    async def learnt(
-        self, connection: AsyncConnection, tenant_id: str, model: str
-    ) -> Learnt | None:
+    async def learnt(self, connection: PgConnection, tenant_id: str, model: str) -> Learnt | None:
         row = await fetch_one(connection, _LEARNT, tenant_id, model)
         return None if row is None else _learnt(row)
 
-    async def lock_learnt(self, connection: AsyncConnection, tenant_id: str, model: str) -> Learnt:
+    async def lock_learnt(self, connection: PgConnection, tenant_id: str, model: str) -> Learnt:
         # There may be no row to lock yet, and two first reports must not both make it.
         await fetch(connection, _MAKE, tenant_id, model)
         row = await fetch_one(connection, _LOCK, tenant_id, model)
@@ -75,7 +71,7 @@ class PgTokenReports:
         return _learnt(row)
 
     async def keep_learnt(
-        self, connection: AsyncConnection, tenant_id: str, model: str, learnt: Learnt
+        self, connection: PgConnection, tenant_id: str, model: str, learnt: Learnt
     ) -> None:
         await fetch(
             connection,

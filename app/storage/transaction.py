@@ -2,48 +2,56 @@
 
 A transaction is two round trips more than its statements. A read, or an append that is one
 statement, takes `single_statement` and is one round trip in all.
+
+Of SQLAlchemy only the pool is used here. Its own connection costs five times as much to take and
+give back, more than a small statement does, and our statements go to the driver as they are.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from typing import Literal
 
 import asyncpg
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import PoolProxiedConnection
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.util import greenlet_spawn
 
+from app.storage.connection import PgConnection
 from app.storage.errors import checkout_errors, storage_errors
-from app.storage.pool import AUTOCOMMIT_OPTION, observer_of, pool_name_of
+from app.storage.pool import begins_with, observer_of, pool_name_of
 
 
 @asynccontextmanager
-async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+async def transaction(engine: AsyncEngine) -> AsyncIterator[PgConnection]:
     """Open a transaction: committed at the end of the block, rolled back when the block raises.
 
     Raises:
         StorageError: as `storage_errors`; the commit is inside, so a lost one is reported.
     """
     with storage_errors():
-        async with _connected(engine) as connection, _begun(connection):
+        async with _connected(engine) as connection, _begun(engine, connection):
             yield connection
 
 
 @asynccontextmanager
-async def snapshot(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+async def snapshot(engine: AsyncEngine) -> AsyncIterator[PgConnection]:
     """Open a transaction whose statements all see the same moment; for reading only.
 
     Raises:
         StorageError: as `storage_errors`.
     """
     with storage_errors():
-        async with _connected(engine) as connection:
-            await connection.execution_options(isolation_level="REPEATABLE READ")
-            async with _begun(connection):
-                yield connection
+        async with (
+            _connected(engine) as connection,
+            _begun(engine, connection, isolation="repeatable_read"),
+        ):
+            yield connection
 
 
 @asynccontextmanager
-async def single_statement(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+async def single_statement(engine: AsyncEngine) -> AsyncIterator[PgConnection]:
     """Open a connection on which every statement is a transaction of its own.
 
     Behind PgBouncer it is one transaction after all: there, preparing and running a statement may
@@ -52,51 +60,67 @@ async def single_statement(engine: AsyncEngine) -> AsyncIterator[AsyncConnection
     Raises:
         StorageError: as `storage_errors`.
     """
-    if not engine.sync_engine.get_execution_options().get(AUTOCOMMIT_OPTION, True):
+    if begins_with(engine) is not None:
         async with transaction(engine) as connection:
             yield connection
         return
     with storage_errors():
         async with _connected(engine) as connection:
-            await connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
 
 
 @asynccontextmanager
-async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+async def _connected(engine: AsyncEngine) -> AsyncIterator[PgConnection]:
     """Take a connection; one that did not answer in time, or broke, is dropped, not given back."""
-    async with AsyncExitStack() as stack:
-        connection = await _taken(stack, engine)
-        try:
-            yield connection
-        except (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError):
-            await connection.invalidate()
-            raise
+    pooled = await _taken(engine)
+    try:
+        yield PgConnection(_driver_of(pooled), observer_of(engine))
+    except (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError):
+        await greenlet_spawn(pooled.invalidate)
+        raise
+    finally:
+        await greenlet_spawn(pooled.close)
 
 
-async def _taken(stack: AsyncExitStack, engine: AsyncEngine) -> AsyncConnection:
-    """Take a connection for as long as the stack is open, and tell how long it was waited for."""
-    observer = observer_of(engine.sync_engine)
+async def _taken(engine: AsyncEngine) -> PoolProxiedConnection:
+    """Take a connection, and tell how long it was waited for."""
+    observer = observer_of(engine)
     started_s = time.perf_counter()
     try:
         with checkout_errors():
-            return await stack.enter_async_context(engine.connect())
+            return await engine.raw_connection()
     finally:
         # Also when it was in vain: that wait was the longest.
         if observer is not None:
             observer.pool_waited(pool_name_of(engine), time.perf_counter() - started_s)
 
 
+def _driver_of(pooled: PoolProxiedConnection) -> "asyncpg.Connection[asyncpg.Record]":
+    driver = pooled.driver_connection
+    if not isinstance(driver, asyncpg.Connection):
+        raise TypeError("the pool is not on asyncpg")
+    return driver
+
+
 @asynccontextmanager
-async def _begun(connection: AsyncConnection) -> AsyncIterator[None]:
+async def _begun(
+    engine: AsyncEngine,
+    connection: PgConnection,
+    *,
+    isolation: Literal["repeatable_read"] | None = None,
+) -> AsyncIterator[None]:
     """Begin; commit at the end of the block, roll back when it raises."""
-    begun = await connection.begin()
+    begun = connection.driver.transaction(isolation=isolation)
+    await begun.start()
     try:
+        settings = begins_with(engine)
+        if settings is not None:
+            await connection.driver.execute(settings)
         yield
-        await begun.commit()
     except (TimeoutError, asyncio.CancelledError):
         # A rollback would wait behind the statement that nobody answers. The connection is dropped.
         raise
     except BaseException:
         await begun.rollback()
         raise
+    await begun.commit()

@@ -10,13 +10,11 @@ that are gone alike, and answers the spans: bodies stay where they are.
 from collections.abc import Sequence
 from typing import Final, LiteralString
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.core.compile.trace import PASS_OF_ACTION, EventTrace, rewinds_in_effect
 from app.core.lanes import Reader
 from app.ports import LogRead, SessionKey
 from app.storage.codec import pack_multirange
-from app.storage.database import Row, fetch
+from app.storage.connection import PgConnection, Row, fetch
 from app.storage.live_read import VISIBLE_LANES, reader_values
 from app.storage.markers import logged_markers
 
@@ -79,7 +77,7 @@ _UNREAD: Final[LiteralString] = (
 
 
 async def read_unread(
-    connection: AsyncConnection, key: SessionKey, reader: Reader, read: LogRead, *, up_to_seq: int
+    connection: PgConnection, key: SessionKey, reader: Reader, read: LogRead, *, up_to_seq: int
 ) -> Sequence[EventTrace]:
     """Return what became of the events up to a seq that are not among those that were read."""
     index = read.index

@@ -16,7 +16,8 @@ from app.core.errors import LeaseLostError
 from app.ports import Job, JobQueue, SessionKey, SummaryPrompt, SummaryProvider
 from app.services.bounded_spend import KEEP_DAYS, BoundedSpend
 from app.settings import Settings
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.migrate import migrate
 from app.storage.pool import create_engine
 from app.storage.summary_spend import PgSummarySpend

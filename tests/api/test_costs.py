@@ -16,7 +16,8 @@ from app.core.compile.pipeline import run_pipeline
 from app.core.lanes import Reader
 from app.core.resolve import Log, replay
 from app.formats import FORMATS
-from app.storage import database, live_read
+from app.storage import connection as storage_connection
+from app.storage import live_read
 from app.storage.codec import unpack_event
 from app.storage.query_names import query_names
 from tests.api.conftest import Api, call, client_of, model, response, settings_for, user
@@ -51,7 +52,8 @@ def spent(monkeypatch: pytest.MonkeyPatch) -> Spent:
     """What the service in this process spends."""
     found = Spent()
     names = query_names()
-    fetched = database._fetch  # noqa: SLF001  all statements come by here
+    # All statements come by here.
+    fetched = storage_connection._fetch  # noqa: SLF001
 
     async def counted(connection: Any, sql: Any, args: Any) -> Sequence[Any]:
         rows: Sequence[Any] = await fetched(connection, sql, args)
@@ -66,7 +68,7 @@ def spent(monkeypatch: pytest.MonkeyPatch) -> Spent:
         found.bodies += 1
         return unpack_event(*args)
 
-    monkeypatch.setattr(database, "_fetch", counted)
+    monkeypatch.setattr(storage_connection, "_fetch", counted)
     monkeypatch.setattr(live_read, "unpack_event", decoded)
     return found
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.storage import event_log, live_read
-from app.storage.database import fetch
+from app.storage.connection import fetch
 from tests.api.conftest import Api, call, client_of, model, response, settings_for, user
 
 #: What two answers of the same moment may differ in.

@@ -34,7 +34,8 @@ from app.services.resolve_batch import resolve_batch
 from app.settings import Settings
 from app.storage import insert_events
 from app.storage.codec import DERIVED_VERSION, SCHEMA_VERSION
-from app.storage.database import PgDatabase, fetch_one
+from app.storage.connection import fetch_one
+from app.storage.database import PgDatabase
 from tests.benchmarks.workload import events
 
 BATCHES: Final = (1, 100, 500)

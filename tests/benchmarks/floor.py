@@ -17,7 +17,8 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 
 from app.core.ids import session_uid
-from app.storage.database import PgDatabase, fetch, fetch_one
+from app.storage.connection import fetch, fetch_one
+from app.storage.database import PgDatabase
 from app.storage.pool import create_engine
 
 #: What the answer of the warm floor holds beside what it has read.

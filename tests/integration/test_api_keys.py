@@ -6,7 +6,8 @@ import pytest
 
 from app.ports import NewApiKey, Principal
 from app.storage.api_keys import PgApiKeys
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.errors import ConstraintViolatedError
 
 KEYS = PgApiKeys()

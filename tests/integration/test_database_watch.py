@@ -13,7 +13,8 @@ from app.jobs.database_watch import LEASE, DatabaseWatch
 from app.observability.meter import Meter
 from app.observability.metrics import Metrics
 from app.ports import NewJob
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.database_facts import PgDatabaseFacts
 from app.storage.jobs import PgJobQueue
 from app.storage.migrate import migrate

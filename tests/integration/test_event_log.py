@@ -16,7 +16,8 @@ from app.core.lanes import ANYONE, Reader
 from app.core.resolve import Resolver, needs_of
 from app.ports import EventFilter, SessionKey
 from app.storage import event_log
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.errors import ConstraintViolatedError
 from app.storage.event_log import PgEventLog
 from app.storage.pool import create_engine

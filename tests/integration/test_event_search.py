@@ -20,7 +20,8 @@ from app.core.ranges import Ranges
 from app.core.recall import least_matches, terms_of
 from app.ports import SearchQuery, SearchResult, SessionKey
 from app.storage import event_search
-from app.storage.database import PgDatabase, fetch_one
+from app.storage.connection import fetch_one
+from app.storage.database import PgDatabase
 from app.storage.event_search import PgEventSearch
 from tests.builders import event, model, user
 from tests.log_driver import append, new_session

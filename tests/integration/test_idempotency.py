@@ -6,7 +6,8 @@ import pytest
 
 from app.core.errors import IdempotencyInProgressError
 from app.ports import KeptAnswer
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.idempotency import PgIdempotencyKeys
 
 KEYS = PgIdempotencyKeys()

@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.ports import ClaimLimits, Job, NewJob, SessionKey
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.jobs import PgJobQueue
 from tests.log_driver import SESSIONS, new_key, new_session
 

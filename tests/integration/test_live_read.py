@@ -15,7 +15,8 @@ from app.core.lanes import Lane, Reader
 from app.core.ranges import contains
 from app.ports import SessionKey
 from app.storage import live_read
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from tests.log_driver import LOG, append, new_session
 from tests.property.strategies import Step, build, steps
 

@@ -20,7 +20,8 @@ from app.core.index import resolve
 from app.core.resolve import Resolver, needs_of, replay
 from app.ports import SessionKey
 from app.storage.codec import pack_index, pack_multirange
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.plan_facts import PgCompactionReads
 from tests.builders import activate, fold, fold_of, model, pin, section, text, undo, unpin, user
 from tests.log_driver import LOG, append, new_event, new_session, no_derive

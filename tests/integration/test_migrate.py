@@ -14,8 +14,7 @@ pytestmark = pytest.mark.commits
 async def _revision(url: str) -> str | None:
     engine = create_engine(url, size=1)
     try:
-        async with engine.connect() as connection:
-            return await current_revision(connection)
+        return await current_revision(engine)
     finally:
         await engine.dispose()
 

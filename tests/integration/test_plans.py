@@ -32,7 +32,8 @@ from app.storage import (
     state,
 )
 from app.storage.codec import DERIVED_VERSION
-from app.storage.database import PgDatabase, fetch, fetch_one
+from app.storage.connection import fetch, fetch_one
+from app.storage.database import PgDatabase
 from app.storage.migrate import migrate
 from app.storage.pool import create_engine
 from tests.builders import AGENT, call, fold, model, pin, response, rewind, user

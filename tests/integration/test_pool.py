@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 import pytest_asyncio
-from sqlalchemy import event, exc, text
+from sqlalchemy import event, exc
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.core.errors import StorageError, StorageUnavailableError
 from app.storage import pool
-from app.storage.database import allow_time, fetch_one
+from app.storage.connection import allow_time, fetch, fetch_one
 from app.storage.errors import ConstraintViolatedError
-from app.storage.pool import create_engine, driver_connection
+from app.storage.pool import create_engine
 from app.storage.transaction import single_statement, transaction
 
 pytestmark = pytest.mark.commits
@@ -53,12 +53,12 @@ async def _run(url: str, statement: str) -> None:
 
 async def _count(engine: AsyncEngine) -> int:
     async with single_statement(engine) as connection:
-        return int(await connection.scalar(text("SELECT count(*) FROM numbers")))
+        return int(await connection.driver.fetchval("SELECT count(*) FROM numbers"))
 
 
 async def test_a_transaction_commits_at_its_end(engine: AsyncEngine) -> None:
     async with transaction(engine) as connection:
-        await connection.execute(text("INSERT INTO numbers VALUES (1)"))
+        await fetch(connection, "INSERT INTO numbers VALUES (1)")
 
     assert await _count(engine) == 1
 
@@ -66,7 +66,7 @@ async def test_a_transaction_commits_at_its_end(engine: AsyncEngine) -> None:
 async def test_a_transaction_that_raises_leaves_nothing(engine: AsyncEngine) -> None:
     with pytest.raises(LookupError):
         async with transaction(engine) as connection:
-            await connection.execute(text("INSERT INTO numbers VALUES (1)"))
+            await fetch(connection, "INSERT INTO numbers VALUES (1)")
             raise LookupError
 
     assert await _count(engine) == 0
@@ -74,7 +74,7 @@ async def test_a_transaction_that_raises_leaves_nothing(engine: AsyncEngine) -> 
 
 async def test_a_single_statement_commits_itself(engine: AsyncEngine) -> None:
     async with single_statement(engine) as connection:
-        await connection.execute(text("INSERT INTO numbers VALUES (1)"))
+        await fetch(connection, "INSERT INTO numbers VALUES (1)")
 
     assert await _count(engine) == 1
 
@@ -87,7 +87,7 @@ async def test_a_connection_has_our_settings_in_a_transaction(engine: AsyncEngin
             "idle_in_transaction_session_timeout": "10s",
             "application_name": "foldline",
         }.items():
-            assert await connection.scalar(text(f"SHOW {name}")) == value
+            assert await connection.driver.fetchval(f"SHOW {name}") == value
 
 
 async def test_behind_a_pooler_nothing_is_set_for_the_session(url: str) -> None:
@@ -107,9 +107,8 @@ async def test_a_single_statement_is_one_round_trip_on_the_drivers_connection(
     direct_engine: AsyncEngine,
 ) -> None:
     async with single_statement(direct_engine) as connection:
-        driver = await driver_connection(connection)
-        assert not driver.is_in_transaction()
-        await driver.execute("INSERT INTO numbers VALUES (1)")
+        assert not connection.driver.is_in_transaction()
+        await fetch(connection, "INSERT INTO numbers VALUES (1)")
 
     assert await _count(direct_engine) == 1
 
@@ -131,18 +130,7 @@ async def test_the_pool_replaces_a_connection_that_the_server_closed(
 async def test_a_constraint_is_named(engine: AsyncEngine) -> None:
     with pytest.raises(ConstraintViolatedError) as caught:
         async with transaction(engine) as connection:
-            await connection.execute(text("INSERT INTO numbers VALUES (1), (1)"))
-
-    assert caught.value.constraint == "numbers_pkey"
-
-
-async def test_a_constraint_is_named_on_the_drivers_connection_too(
-    direct_engine: AsyncEngine,
-) -> None:
-    with pytest.raises(ConstraintViolatedError) as caught:
-        async with single_statement(direct_engine) as connection:
-            driver = await driver_connection(connection)
-            await driver.execute("INSERT INTO numbers VALUES (1), (1)")
+            await fetch(connection, "INSERT INTO numbers VALUES (1), (1)")
 
     assert caught.value.constraint == "numbers_pkey"
 
@@ -150,7 +138,7 @@ async def test_a_constraint_is_named_on_the_drivers_connection_too(
 async def test_a_statement_that_takes_too_long_is_unavailable(direct_engine: AsyncEngine) -> None:
     with pytest.raises(StorageUnavailableError):
         async with single_statement(direct_engine) as connection:
-            await connection.execute(text("SELECT pg_sleep(5)"))
+            await fetch(connection, "SELECT pg_sleep(5)")
 
 
 async def test_what_may_take_long_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,9 +170,9 @@ async def test_a_connection_lost_in_a_transaction_is_unavailable(
 ) -> None:
     with pytest.raises(StorageUnavailableError):
         async with transaction(direct_engine) as connection:
-            pid = await connection.scalar(text("SELECT pg_backend_pid()"))
+            pid = await connection.driver.fetchval("SELECT pg_backend_pid()")
             await _run(url, f"SELECT pg_terminate_backend({pid}, 1000)")
-            await connection.execute(text("INSERT INTO numbers VALUES (1)"))
+            await fetch(connection, "INSERT INTO numbers VALUES (1)")
 
     assert await _count(direct_engine) == 0
 
@@ -225,7 +213,7 @@ async def test_a_server_that_does_not_answer_is_unavailable(unused_tcp_port: int
 async def test_a_wrong_statement_is_a_refusal_that_shows_no_sql(engine: AsyncEngine) -> None:
     with pytest.raises(StorageError) as caught:
         async with transaction(engine) as connection:
-            await connection.execute(text("SELECT secret FROM nowhere"))
+            await fetch(connection, "SELECT secret FROM nowhere")
 
     assert not isinstance(caught.value, StorageUnavailableError)
     assert "nowhere" not in str(caught.value)

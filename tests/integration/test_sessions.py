@@ -16,7 +16,8 @@ from app.core.lanes import ANYONE
 from app.core.resolve import Facts, Resolver
 from app.ports import KeptAnswer, NewSession, SessionKey, SessionRow
 from app.storage.compile_inputs import PgCompileInputs
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.idempotency import PgIdempotencyKeys
 from tests.builders import fold, model, pin, rewind, undo, user
 from tests.log_driver import LOG, SESSIONS, append, append_within, new_key, new_session

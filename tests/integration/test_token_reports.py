@@ -8,7 +8,8 @@ import pytest
 from app.core.calibration import Learnt
 from app.core.copying import replace
 from app.ports import CompiledRequest, SessionKey
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.token_reports import PgTokenReports
 from tests.log_driver import LOG, SESSIONS, new_session
 

@@ -15,7 +15,8 @@ from app.jobs.worker import Worker, WorkerLimits, running
 from app.observability.meter import Meter
 from app.observability.metrics import Metrics
 from app.ports import Job, NewJob
-from app.storage.database import PgDatabase, fetch
+from app.storage.connection import fetch
+from app.storage.database import PgDatabase
 from app.storage.jobs import PgJobQueue
 from tests.log_driver import new_key
 
