@@ -187,10 +187,14 @@ _READ: Final[LiteralString] = (
             AND NOT log.live @> a.answer_seq
             AND NOT log.rewound @> a.answer_seq
     ),
-    gone_reply AS MATERIALIZED (
-        SELECT """
-    + _EVENT
-    + """
+    shown_folds AS (
+        SELECT f.seq
+        FROM log
+        CROSS JOIN LATERAL unnest(log.fold_seqs, log.fold_lanes) AS f (seq, lane)
+        JOIN visible AS v ON v.lane = f.lane
+    ),
+    gone_reply AS (
+        SELECT newest.seq
         FROM (
             SELECT max((r.value ->> 0)::bigint) AS seq
             FROM lanes AS l
@@ -202,34 +206,29 @@ _READ: Final[LiteralString] = (
                 AND ($4 = '' OR r.key = $4)
         ) AS newest
         CROSS JOIN log
-        CROSS JOIN LATERAL (
-            SELECT
-                e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-                e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
-                e.item_part, e.raw
-            FROM events AS e
-            WHERE e.session_uid = $1 AND e.seq >= newest.seq AND e.seq <= newest.seq
-            ORDER BY e.seq
-            OFFSET 0
-        ) AS e
         WHERE newest.seq <= log.as_of_seq AND NOT log.live @> newest.seq
     ),
-    shown_folds AS (
-        SELECT f.seq
+    opening AS (
+        SELECT c.seq
         FROM log
-        CROSS JOIN LATERAL unnest(log.fold_seqs, log.fold_lanes) AS f (seq, lane)
-        JOIN visible AS v ON v.lane = f.lane
+        CROSS JOIN LATERAL ("""
+    + _OPENING
+    + """) AS c
     ),
     single_events AS MATERIALIZED (
-        SELECT """
+        SELECT wanted.row_kind, """
     + _EVENT
     + """
         FROM (
-            SELECT o.seq, false AS is_fold FROM masked_owners AS o
+            SELECT 'e' AS row_kind, o.seq, false AS is_of_any_lane FROM masked_owners AS o
             UNION
-            SELECT a.seq, false FROM masked_answers AS a
+            SELECT 'e', a.seq, false FROM masked_answers AS a
             UNION
-            SELECT f.seq, true FROM shown_folds AS f
+            SELECT 'e', f.seq, true FROM shown_folds AS f
+            UNION ALL
+            SELECT 'o', c.seq, true FROM opening AS c
+            UNION ALL
+            SELECT 'r', g.seq, true FROM gone_reply AS g
         ) AS wanted
         CROSS JOIN LATERAL (
             SELECT
@@ -241,26 +240,7 @@ _READ: Final[LiteralString] = (
             ORDER BY e.seq
             OFFSET 0
         ) AS e
-        WHERE wanted.is_fold OR e.lane IN (SELECT v.lane FROM visible AS v)
-    ),
-    opening AS MATERIALIZED (
-        SELECT """
-    + _EVENT
-    + """
-        FROM log
-        CROSS JOIN LATERAL ("""
-    + _OPENING
-    + """) AS c
-        CROSS JOIN LATERAL (
-            SELECT
-                e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-                e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
-                e.item_part, e.raw
-            FROM events AS e
-            WHERE e.session_uid = $1 AND e.seq >= c.seq AND e.seq <= c.seq
-            ORDER BY e.seq
-            OFFSET 0
-        ) AS e
+        WHERE wanted.is_of_any_lane OR e.lane IN (SELECT v.lane FROM visible AS v)
     )
     """
     + _SESSION_ROW
@@ -276,10 +256,6 @@ _READ: Final[LiteralString] = (
             SELECT e.lane FROM live_events AS e
             UNION
             SELECT e.lane FROM single_events AS e
-            UNION
-            SELECT e.lane FROM opening AS e
-            UNION
-            SELECT e.lane FROM gone_reply AS e
         )
     UNION ALL
     SELECT
@@ -289,22 +265,10 @@ _READ: Final[LiteralString] = (
     FROM live_events AS e
     UNION ALL
     SELECT
-        'e', e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+        e.row_kind, e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
         e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
         e.raw
     FROM single_events AS e
-    UNION ALL
-    SELECT
-        'o', e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-        e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
-        e.raw
-    FROM opening AS e
-    UNION ALL
-    SELECT
-        'r', e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-        e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
-        e.raw
-    FROM gone_reply AS e
 """
 )
 

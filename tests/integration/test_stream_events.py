@@ -258,7 +258,7 @@ async def test_streams_are_limited_by_process_and_tenant(
 async def test_no_connection_is_held_while_nothing_happens(
     services: Services, key: SessionKey
 ) -> None:
-    engine = services.stream_events._database._engine  # type: ignore[attr-defined]
+    engine = services.stream_events._database.engine  # type: ignore[attr-defined]
     followers = [await follow(services, key) for _ in range(50)]
     waiting = [asyncio.create_task(follower.next(2)) for follower in followers]
     await asyncio.sleep(0.1)

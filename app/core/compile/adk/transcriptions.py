@@ -21,7 +21,7 @@ _ROLES: Final[tuple[Role, ...]] = ("user", "model")
 
 def join_transcriptions(events: Events) -> Events:
     """Return the events with every run of transcriptions as one message."""
-    if all(event.role is not None for event in events):
+    if None not in [event.role for event in events]:
         return events
     joined: list[Event] = []
     fragments: list[str] = []

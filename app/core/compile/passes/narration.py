@@ -44,6 +44,7 @@ from app.core.contents import (
 )
 from app.core.copying import replace
 from app.core.events import USER, Event, Events
+from app.core.lanes import Reader
 from app.core.ranges import contains
 
 PREAMBLE: Final = (
@@ -60,7 +61,7 @@ def narration(events: Events, inputs: CompileInput, report: Report) -> Events:
     """Return the events with every foreign one retold as the user's."""
     events = join_transcriptions(events)
     options = inputs.options
-    if not options.reader.agent:
+    if not options.reader.agent or _is_all_own(events, options.reader):
         return events
     authors = _authors_by_call_id(events) if options.preset == "adk" else {}
     told: list[Event] = []
@@ -74,6 +75,18 @@ def narration(events: Events, inputs: CompileInput, report: Report) -> Events:
         elif (account := _account(event, options)) is not None:
             told.append(account)
     return tuple(told)
+
+
+def _is_all_own(events: Events, reader: Reader) -> bool:
+    """Tell at a glance that nothing is foreign, as in every log of a single agent."""
+    own = (reader.agent, USER)
+    for event in events:
+        if event.author not in own or event.is_live_session:
+            return False
+        for owner in event.owners:
+            if owner is not None and owner.author not in own:
+                return False
+    return True
 
 
 def _authors_by_call_id(events: Events) -> Mapping[str, str]:

@@ -21,6 +21,6 @@ def reply_order(events: Events, inputs: CompileInput, report: Report) -> Events:
         return events
     reader = inputs.options.reader
     keys = [read_key(event, reader, inputs.index) for event in events]
-    if all(keys[number] <= keys[number + 1] for number in range(len(keys) - 1)):
+    if keys == sorted(keys):
         return events
     return tuple(sorted(events, key=lambda event: read_key(event, reader, inputs.index)))

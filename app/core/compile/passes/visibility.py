@@ -57,13 +57,19 @@ def _seen(events: Events, options: CompileOptions) -> Events:
 
 
 def _is_read(event: Event, options: CompileOptions) -> bool:
-    """Tell whether there is something in the event for a model to read."""
-    if _is_empty(event, options):
+    """Tell whether there is something in the event for a model to read, and nothing of the
+    framework's."""
+    is_read = event.input_transcription is not None or event.output_transcription is not None
+    if not is_read and not event.role:
         return False
     for part in event.parts:
-        if isinstance(part, TOOL_PARTS) and part.name in FRAMEWORK_CALLS:
-            return False
-    return True
+        if isinstance(part, TOOL_PARTS):
+            if part.name in FRAMEWORK_CALLS:
+                return False
+            is_read = True
+        elif not is_read:
+            is_read = _is_readable(part, event, options)
+    return is_read
 
 
 def _is_of_node(node_path: str, options: CompileOptions) -> bool:
@@ -79,28 +85,14 @@ def _is_of_node(node_path: str, options: CompileOptions) -> bool:
     return options.include_contents != "none" and own_path.startswith(f"{node_path}/")
 
 
-def _is_empty(event: Event, options: CompileOptions) -> bool:
-    if event.input_transcription is not None or event.output_transcription is not None:
-        return False
-    if not event.role:
+def _is_readable(part: Part, event: Event, options: CompileOptions) -> bool:
+    """Tell whether a part that is neither call nor result is something to read."""
+    if part.signature or isinstance(part, Opaque):
         return True
-    with_thoughts = (
+    if isinstance(part, Text) and not part.text:
+        return False
+    return not part.thought or (
         options.foreign_thoughts
         and options.include_contents != "none"
         and is_foreign_event(event, options.reader)
-    )
-    for part in event.parts:  # noqa: SIM110  a third of the time of `any`
-        if _is_readable(part, with_thoughts):
-            return False
-    return True
-
-
-def _is_readable(part: Part, with_thoughts: bool) -> bool:  # noqa: FBT001
-    if isinstance(part, Text):
-        return bool(part.signature or (part.text and (with_thoughts or not part.thought)))
-    return (
-        isinstance(part, (*TOOL_PARTS, Opaque))
-        or bool(part.signature)
-        or with_thoughts
-        or not part.thought
     )
