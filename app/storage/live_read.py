@@ -1,6 +1,7 @@
 """Reading a log for a compile: what one reader sees now, what it saw at a position, or everything.
 
-The live read is one statement, so that head, index, state and events are of one moment. Its cost
+The live read is one statement, so that head, index, state and events are of one moment; a second
+one follows only where a live result answers a masked call. Its cost
 follows the live events of the lanes that the reader sees: a range scan for each visible lane and
 live range that overlap, on the index ``(session_uid, lane, -seq)``. Nothing of the masked history
 and of other lanes is looked at; a test counts the rows.
@@ -26,8 +27,8 @@ from app.core.compile.breaks import gone_reply
 from app.core.copying import replace
 from app.core.events import Event
 from app.core.index import Index, resolve
-from app.core.lanes import Reader
-from app.core.ranges import FOREVER, intersect
+from app.core.lanes import Lane, Reader
+from app.core.ranges import FOREVER, contains, intersect
 from app.core.session_state import merge_state
 from app.ports import CompactionStanding, LogRead, ReadBefore, ReadBeside, SessionKey
 from app.storage.codec import (
@@ -127,7 +128,18 @@ _OPENING: Final[LiteralString] = """
 # equality makes its order void, and a comparison of rows where two are. Ranges within a lane go by
 # -seq: by seq they would be ordered by the primary key as well, and a comparison of rows does not
 # end a scan at its second column before Postgres 18.
-_READ: Final[LiteralString] = (
+_BY_SEQ: Final[LiteralString] = """(
+        SELECT
+            e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+            e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
+            e.item_part, e.raw
+        FROM events AS e
+        WHERE e.session_uid = $1 AND e.seq >= wanted.seq AND e.seq <= wanted.seq
+        ORDER BY e.seq
+        OFFSET 0
+    )"""
+
+_VISIBLE: Final[LiteralString] = (
     """
     visible AS MATERIALIZED (
         SELECT l.lane, l.first_seq, l.last_seq
@@ -135,63 +147,29 @@ _READ: Final[LiteralString] = (
         WHERE l.session_uid = $1 AND """
     + VISIBLE_LANES
     + """
-    ),
-    live_events AS MATERIALIZED (
-        SELECT e.owner_seqs, """
-    + _EVENT
-    + """
+    )
+    """
+)
+
+_OUT: Final[LiteralString] = """
+        e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived, e.derived_version,
+        e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part, e.raw
+"""
+
+# The live events, nearly all of what is read, go straight out: kept aside to be looked at twice,
+# they cost half as much again.
+_READ: Final[LiteralString] = (
+    _VISIBLE
+    + """,
+    scans AS MATERIALIZED (
+        SELECT
+            v.lane,
+            lower(span) AS from_seq,
+            coalesce(upper(span), 9223372036854775807) AS end_seq
         FROM log
         CROSS JOIN LATERAL unnest(log.scanned) AS span
         JOIN visible AS v
             ON v.last_seq >= lower(span) AND (upper_inf(span) OR v.first_seq < upper(span))
-        CROSS JOIN LATERAL (
-            SELECT
-                e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-                e.derived_version, e.resolved, e.owner_seqs, e.requested_ids, e.marker,
-                e.source_format, e.item_part, e.raw
-            FROM events AS e
-            WHERE
-                e.session_uid = $1
-                AND e.lane = v.lane
-                AND -e.seq <= -lower(span)
-                AND -e.seq > -coalesce(upper(span), 9223372036854775807)
-            ORDER BY -e.seq
-            OFFSET 0
-        ) AS e
-    ),
-    masked_owners AS MATERIALIZED (
-        SELECT DISTINCT o.seq
-        FROM live_events AS e
-        CROSS JOIN LATERAL unnest(e.owner_seqs) AS o (seq)
-        CROSS JOIN log
-        WHERE
-            -- Few events have owners, and nothing is to be set up for the others.
-            e.owner_seqs IS NOT NULL
-            AND o.seq IS NOT NULL
-            AND NOT log.live @> o.seq
-            AND NOT log.rewound @> o.seq
-    ),
-    masked_answers AS (
-        SELECT a.answer_seq AS seq
-        FROM masked_owners AS o
-        CROSS JOIN LATERAL (
-            SELECT a.answer_seq
-            FROM answers AS a
-            WHERE a.session_uid = $1 AND a.call_seq >= o.seq AND a.call_seq <= o.seq
-            ORDER BY a.call_seq
-            OFFSET 0
-        ) AS a
-        CROSS JOIN log
-        WHERE
-            a.answer_seq <= log.as_of_seq
-            AND NOT log.live @> a.answer_seq
-            AND NOT log.rewound @> a.answer_seq
-    ),
-    shown_folds AS (
-        SELECT f.seq
-        FROM log
-        CROSS JOIN LATERAL unnest(log.fold_seqs, log.fold_lanes) AS f (seq, lane)
-        JOIN visible AS v ON v.lane = f.lane
     ),
     gone_reply AS (
         SELECT newest.seq
@@ -220,27 +198,18 @@ _READ: Final[LiteralString] = (
     + _EVENT
     + """
         FROM (
-            SELECT 'e' AS row_kind, o.seq, false AS is_of_any_lane FROM masked_owners AS o
+            SELECT 'e' AS row_kind, f.seq
+            FROM log
+            CROSS JOIN LATERAL unnest(log.fold_seqs, log.fold_lanes) AS f (seq, lane)
+            JOIN visible AS v ON v.lane = f.lane
             UNION
-            SELECT 'e', a.seq, false FROM masked_answers AS a
+            SELECT 'o', c.seq FROM opening AS c
             UNION
-            SELECT 'e', f.seq, true FROM shown_folds AS f
-            UNION ALL
-            SELECT 'o', c.seq, true FROM opening AS c
-            UNION ALL
-            SELECT 'r', g.seq, true FROM gone_reply AS g
+            SELECT 'r', g.seq FROM gone_reply AS g
         ) AS wanted
-        CROSS JOIN LATERAL (
-            SELECT
-                e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-                e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
-                e.item_part, e.raw
-            FROM events AS e
-            WHERE e.session_uid = $1 AND e.seq >= wanted.seq AND e.seq <= wanted.seq
-            ORDER BY e.seq
-            OFFSET 0
-        ) AS e
-        WHERE wanted.is_of_any_lane OR e.lane IN (SELECT v.lane FROM visible AS v)
+        CROSS JOIN LATERAL """
+    + _BY_SEQ
+    + """ AS e
     )
     """
     + _SESSION_ROW
@@ -253,22 +222,77 @@ _READ: Final[LiteralString] = (
     WHERE
         l.session_uid = $1
         AND l.lane IN (
-            SELECT e.lane FROM live_events AS e
+            SELECT c.lane FROM scans AS c
             UNION
             SELECT e.lane FROM single_events AS e
         )
     UNION ALL
-    SELECT
-        'e', e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-        e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
-        e.raw
-    FROM live_events AS e
+    SELECT 'e', """
+    + _EVENT
+    + """
+    FROM scans AS c
+    CROSS JOIN LATERAL (
+        SELECT
+            e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
+            e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
+            e.item_part, e.raw
+        FROM events AS e
+        WHERE
+            e.session_uid = $1
+            AND e.lane = c.lane
+            AND -e.seq <= -c.from_seq
+            AND -e.seq > -c.end_seq
+        ORDER BY -e.seq
+        OFFSET 0
+    ) AS e
     UNION ALL
-    SELECT
-        e.row_kind, e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-        e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part,
-        e.raw
+    SELECT e.row_kind, """
+    + _OUT
+    + """
     FROM single_events AS e
+"""
+)
+
+# $7 the seqs of the masked calls, $8 where their answers end.
+_READ_MASKED: Final[LiteralString] = (
+    "WITH "
+    + _VISIBLE
+    + """,
+    masked AS MATERIALIZED (
+        SELECT """
+    + _EVENT
+    + """
+        FROM (
+            SELECT c.seq FROM unnest($7::bigint[]) AS c (seq)
+            UNION
+            SELECT a.answer_seq
+            FROM unnest($7::bigint[]) AS c (seq)
+            CROSS JOIN LATERAL (
+                SELECT a.answer_seq
+                FROM answers AS a
+                WHERE a.session_uid = $1 AND a.call_seq >= c.seq AND a.call_seq <= c.seq
+                ORDER BY a.call_seq
+                OFFSET 0
+            ) AS a
+            WHERE a.answer_seq <= $8
+        ) AS wanted
+        CROSS JOIN LATERAL """
+    + _BY_SEQ
+    + """ AS e
+        WHERE e.lane IN (SELECT v.lane FROM visible AS v)
+    )
+    SELECT 'l' AS row_kind, NULL AS seq, l.lane, NULL AS id, NULL AS author,
+        NULL AS invocation_id, NULL::double precision AS event_at,
+        json_build_array(l.isolation_scope, l.branch, l.tool_names, l.node_path)::text AS derived,
+        NULL::smallint AS derived_version, NULL AS resolved, NULL AS requested_ids,
+        NULL AS marker, NULL AS source_format, NULL::integer AS item_part, NULL AS raw
+    FROM lanes AS l
+    WHERE l.session_uid = $1 AND l.lane IN (SELECT e.lane FROM masked AS e)
+    UNION ALL
+    SELECT 'e', """
+    + _OUT
+    + """
+    FROM masked AS e
 """
 )
 
@@ -354,7 +378,10 @@ async def read_live(
         model,
     )
     read = _log_read(key, reader, rows, derive, before=before)
-    return None if read is None else replace(read, beside=_beside(rows, read.incarnation))
+    if read is None:
+        return None
+    read = await _with_masked(connection, reader, read, derive, as_of_seq=read.head_seq)
+    return replace(read, beside=_beside(rows, read.incarnation))
 
 
 def _beside(rows: _ByKind, incarnation: UUID) -> ReadBeside:
@@ -427,7 +454,41 @@ async def read_at(
         as_of_seq,
     )
     state = await replayed_state(connection, key, index, up_to_seq=as_of_seq)
-    return _log_read(key, reader, rows, derive, then=(index, state))
+    read = _log_read(key, reader, rows, derive, then=(index, state))
+    if read is None:
+        return None
+    return await _with_masked(connection, reader, read, derive, as_of_seq=as_of_seq)
+
+
+async def _with_masked(
+    connection: PgConnection, reader: Reader, read: LogRead, derive: Derive, *, as_of_seq: int
+) -> LogRead:
+    """Add the masked calls that live results answer, with what else answered them.
+
+    Few logs have any, so they are a statement of their own. What it reads never changes, so it may
+    be of a later moment than the rest; what has come since is left out.
+    """
+    index = read.index
+    owners = {owner.seq for event in read.events for owner in event.owners if owner is not None}
+    masked = [seq for seq in owners if _is_masked(index, seq)]
+    if not masked:
+        return read
+    values = reader_values(reader)
+    rows = await _fetch(
+        connection, _READ_MASKED, read.key.uid, *values, DERIVED_VERSION, masked, as_of_seq
+    )
+    lanes = _lanes(rows)
+    called = [
+        unpack_event(row, lanes[row["lane"]], derive)
+        for row in rows["e"]
+        if _is_masked(index, row["seq"])
+    ]
+    events = sorted((*read.events, *called), key=attrgetter("seq"))
+    return replace(read, events=tuple(events))
+
+
+def _is_masked(index: Index, seq: int) -> bool:
+    return not index.is_live(seq) and not contains(index.rewound, seq)
 
 
 _READ_ALL: Final[LiteralString] = (
@@ -505,7 +566,7 @@ def _log_read(
         before: what an earlier read told.
         has_all: every event is among the rows.
     """
-    lanes = {row["lane"]: unpack_lane(orjson.loads(row["derived"])) for row in rows["l"]}
+    lanes = _lanes(rows)
     events = [unpack_event(row, lanes[row["lane"]], derive) for row in rows["e"]]
     events.sort(key=attrgetter("seq"))
     openings = [unpack_event(row, lanes[row["lane"]], derive) for row in rows["o"]]
@@ -541,6 +602,10 @@ def _log_read(
             gone_reply=gone_reply(events if has_all else gone, index_then, reader),
         )
     return None
+
+
+def _lanes(rows: _ByKind) -> dict[int, Lane]:
+    return {row["lane"]: unpack_lane(orjson.loads(row["derived"])) for row in rows["l"]}
 
 
 def _index_digest(index: str | None, live: str, rewound: str) -> str:

@@ -135,6 +135,22 @@ async def test_a_cold_compile_reads_what_is_live_whatever_is_masked(
     assert characters[2] == pytest.approx(characters[1], rel=DIGITS)
 
 
+async def test_a_live_result_of_a_masked_call_alone_costs_a_second_statement(
+    forgetful: Api, spent: Spent
+) -> None:
+    path = await forgetful.session(policy={"compaction": {"strategy": "none"}})
+    await forgetful.append(path, user("find it"), call("find", "c1"), response("find", "c1"))
+    await compiled(forgetful, path)
+    assert not spent.statements["live_read.read_masked"]
+
+    fold = await forgetful.post(
+        f"{path}/summaries", {"covers": {"from_seq": 1, "to_seq": 2}, "content": "It was asked."}
+    )
+    assert fold.status_code == 201, fold.text
+    await compiled(forgetful, path)
+    assert spent.statements["live_read.read_masked"] == 1
+
+
 async def test_an_append_is_one_statement_whatever_the_size_of_the_batch(
     api: Api, spent: Spent
 ) -> None:

@@ -225,6 +225,20 @@ async def test_live_read_of_a_scope_finds_its_opening_call_at_once(large: Large)
     assert _rows(plan, "events", "calls") == 2
 
 
+async def test_masked_calls_are_read_with_their_answers_alone(large: Large) -> None:
+    database, key = large
+    values = live_read.reader_values(ROOT)
+    calls = [MASKED - 3, MASKED - 2]
+
+    plan = await _plan(
+        database, live_read._READ_MASKED, key.uid, *values, DERIVED_VERSION, calls, HEAD
+    )
+
+    # Each answer of the filled ones is the event behind its call.
+    assert _rows(plan, "events", "answers") == pytest.approx(2 + 3, abs=ROUNDING)
+    assert _buffers(plan) < 60
+
+
 async def test_facts_of_a_response_are_its_calls_only(large: Large) -> None:
     database, key = large
 
