@@ -1,6 +1,5 @@
 """Lanes: everything that an event's visibility depends on, and what a reader sees of them."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -27,8 +26,7 @@ class Lane(Struct, frozen=True):
 ROOT_LANE: Final = Lane()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class Reader(Struct, frozen=True, kw_only=True):
     """For whom a compile is made."""
 
     #: Empty: no one in particular; nothing is foreign then.

@@ -1,7 +1,6 @@
 """The event log, and what is read from it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 from uuid import UUID
@@ -24,8 +23,7 @@ from app.ports.base import Connection, SessionKey
 EventStatus: TypeAlias = Literal["live", "masked", "rewound", "marker"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockedSession:
+class LockedSession(Struct, frozen=True, kw_only=True):
     """What an append sees under the session row's lock."""
 
     incarnation: UUID
@@ -62,8 +60,7 @@ class NewEvent(Struct, frozen=True, kw_only=True):
         return len(self.raw) if self.raw.isascii() else len(self.raw.encode())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedEvent:
+class LoggedEvent(Struct, frozen=True, kw_only=True):
     """An event as it was stored, for reading back."""
 
     seq: int
@@ -81,8 +78,7 @@ class LoggedEvent:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventFilter:
+class EventFilter(Struct, frozen=True, kw_only=True):
     """Which events of a session to list. Bounds on seq are exclusive, ``after_time`` is not."""
 
     #: Only these seqs.
@@ -102,8 +98,7 @@ class EventFilter:
     descending: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRead:
+class LogRead(Struct, frozen=True, kw_only=True):
     """What one compile reads, in one statement."""
 
     key: SessionKey
@@ -131,8 +126,7 @@ class LogRead:
     beside: "ReadBeside | None" = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBefore:
+class ReadBefore(Struct, frozen=True, kw_only=True):
     """What an earlier read told of a log; the live events up to a position need no second one."""
 
     incarnation: UUID
@@ -142,8 +136,7 @@ class ReadBefore:
     after_seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionStanding:
+class CompactionStanding(Struct, frozen=True, kw_only=True):
     """What decides, beside the log, whether a session is to be compacted."""
 
     incarnation: UUID
@@ -153,8 +146,7 @@ class CompactionStanding:
     counters: Counters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBeside:
+class ReadBeside(Struct, frozen=True, kw_only=True):
     """What a compile needs besides the log."""
 
     #: Of the model that was asked about; None: nothing is.
@@ -163,8 +155,7 @@ class ReadBeside:
     standing: CompactionStanding | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogHead:
+class LogHead(Struct, frozen=True, kw_only=True):
     """Where a log stands, as far as events that look no further back have to know.
 
     Read, or worked out, without a lock. :meth:`EventLog.append_at` compares all of it that can

@@ -8,10 +8,10 @@ service that appends.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
+from msgspec import Struct
 
 from app.core.canonical import Json
 from app.core.compile.adk.opening import find_opening_args
@@ -76,8 +76,7 @@ from app.services.share_runs import ShareRuns
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _Run(Struct, frozen=True, kw_only=True):
     """One run of the pipeline, and what is known of its result."""
 
     read: LogRead

@@ -1,7 +1,8 @@
 """What a compile is asked for, and what it answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.core.calibration import Calibration
 from app.core.compile.breaks import Break
@@ -13,8 +14,7 @@ from app.ports import CompactionStanding
 from app.services.append_events import AppendResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileRequest:
+class CompileRequest(Struct, frozen=True, kw_only=True):
     """What to compile, from where, and what to say of it."""
 
     options: CompileOptions
@@ -31,8 +31,7 @@ class CompileRequest:
     is_sent: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
+class Tokens(Struct, frozen=True, kw_only=True):
     """What the request will take."""
 
     by_segment: Mapping[str, int]
@@ -46,8 +45,7 @@ class Tokens:
         return sum(self.by_segment.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class Compiled(Struct, frozen=True, kw_only=True):
     """The answer of a compile."""
 
     result: CompileResult

@@ -7,9 +7,10 @@ nothing is thrown away but for space.
 
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from app.core.compile.inputs import CompileOptions, Settled
 from app.core.model_rules import ModelRule
@@ -24,8 +25,7 @@ CALL_BYTES: Final = 300
 Key: TypeAlias = tuple[UUID, CompileOptions, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettledCompile:
+class SettledCompile(Struct, frozen=True, kw_only=True):
     """What is settled for one reader of one session, and for which log."""
 
     before: ReadBefore

@@ -141,7 +141,7 @@ async def test_a_live_result_of_a_masked_call_alone_costs_a_second_statement(
     path = await forgetful.session(policy={"compaction": {"strategy": "none"}})
     await forgetful.append(path, user("find it"), call("find", "c1"), response("find", "c1"))
     await compiled(forgetful, path)
-    assert not spent.statements["live_read.read_masked"]
+    assert "live_read.read_masked" not in spent.statements
 
     fold = await forgetful.post(
         f"{path}/summaries", {"covers": {"from_seq": 1, "to_seq": 2}, "content": "It was asked."}

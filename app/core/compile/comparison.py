@@ -5,7 +5,7 @@ From content 0 on the two differ: a compaction (event 4) took effect. There a ha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 from app.core.canonical import json_string
@@ -119,7 +119,7 @@ def cost_words(a: Side, b: Side, currency: str) -> str:
 
 def changed_options(a: CompileOptions, b: CompileOptions) -> str:
     """Return the names of the options that differ, joined."""
-    names = [each.name for each in fields(a) if getattr(a, each.name) != getattr(b, each.name)]
+    names = [each for each in a.__struct_fields__ if getattr(a, each) != getattr(b, each)]
     return ", ".join("agent, branch or scope" if name == "reader" else name for name in names)
 
 

@@ -6,10 +6,9 @@ arrives in :class:`CompileInput`; a pass never asks.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from app.core.calibration import UNCALIBRATED, Calibration
 from app.core.canonical import Json
@@ -30,8 +29,7 @@ UnansweredCalls: TypeAlias = Literal["auto", "close", "drop"]
 Breakpoints: TypeAlias = Literal["auto", "none"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instruction:
+class Instruction(Struct, frozen=True, kw_only=True):
     """The agent's instructions (``spec/ADK.md`` B.12)."""
 
     #: Sent verbatim in the system text: the part of the instructions that never changes.
@@ -45,8 +43,7 @@ class Instruction:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplicitCache:
+class ExplicitCache(Struct, frozen=True, kw_only=True):
     """How explicit caches are to be kept (``spec/ADK.md`` D); None: as the model's rule says."""
 
     ttl_s: int | None = None
@@ -56,8 +53,7 @@ class ExplicitCache:
     min_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheOptions:
+class CacheOptions(Struct, frozen=True, kw_only=True):
     """What the caller wants of the provider's cache."""
 
     breakpoints: Breakpoints = "auto"
@@ -70,8 +66,7 @@ class CacheOptions:
 NO_INSTRUCTION: Final = Instruction()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileOptions:
+class CompileOptions(Struct, frozen=True, kw_only=True):
     """What the caller chose. Hashable: equal options are equal keys."""
 
     reader: Reader = ANYONE
@@ -102,8 +97,7 @@ class CompileOptions:
     call_signature_sentinel: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileInput:
+class CompileInput(Struct, frozen=True, kw_only=True):
     """Everything that the passes may know besides the events."""
 
     options: CompileOptions
@@ -134,8 +128,7 @@ class CompileInput:
         return self.system_tokens + self.tools_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """Something in the log that the provider would refuse, and what was done."""
 
     rule: str
@@ -143,8 +136,7 @@ class Repair:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCall:
+class PendingCall(Struct, frozen=True):
     """A call without a result that a result may still answer."""
 
     call_id: str | None
@@ -152,8 +144,7 @@ class PendingCall:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetAction:
+class BudgetAction(Struct, frozen=True):
     """One cut that was made to fit the budget."""
 
     action: Literal["staged_fold", "stubbed", "dropped"]
@@ -163,8 +154,7 @@ class BudgetAction:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Breakpoint:
+class Breakpoint(Struct, frozen=True):
     """A place up to which the provider is asked to cache."""
 
     #: ``tools``, ``system``, or the index of the content that it ends in.
@@ -174,8 +164,7 @@ class Breakpoint:
     ttl: Ttl
 
 
-@dataclass(slots=True)
-class ReasoningCounts:
+class ReasoningCounts(Struct):
     """What became of thinking, in items."""
 
     kept: int = 0
@@ -188,8 +177,7 @@ class ReasoningCounts:
 CallKey: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Thoughts:
+class Thoughts(Struct, frozen=True):
     """What became of the thinking of one event, in items."""
 
     seq: int
@@ -240,8 +228,7 @@ class RenderedContent(Struct, frozen=True):
         return self.content.role
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeadMarks:
+class HeadMarks(Struct, frozen=True, kw_only=True):
     """What of the cache is said outside of the contents."""
 
     #: How long what ends with the tools, or with the system text, is to be cached.
@@ -333,8 +320,7 @@ class Format(Protocol):
         """Return the provider's body fields, each as JSON text; absent ones are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerPlace:
+class MarkerPlace(Struct, frozen=True):
     """A part that a cache marker may stand behind."""
 
     #: Index of the content, and of the part in it.
@@ -346,8 +332,7 @@ class MarkerPlace:
     is_summary: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SettledItems:
+class SettledItems(Struct, frozen=True):
     """Neighbouring contents as the provider reads them."""
 
     #: Items of the history's array with commas between, without a cache marker.
@@ -357,8 +342,7 @@ class SettledItems:
     content: RenderedContent | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Settled(Struct, frozen=True, kw_only=True):
     """What an earlier compile made of everything that is read before a reply.
 
         [sum: 1-40] [u41] [m42] [u43] | [m44] [u45: result] ...      settled | given
@@ -417,8 +401,7 @@ class Settled:
 NOTHING_SETTLED: "Final[Settled]" = Settled()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileResult:
+class CompileResult(Struct, frozen=True, kw_only=True):
     """Everything that one compile gives."""
 
     #: The contents, after what is settled.

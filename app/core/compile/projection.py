@@ -9,8 +9,9 @@ with what came after.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate
+
+from msgspec import Struct
 
 from app.core.calibration import Calibration
 from app.core.compile.inputs import CompileResult
@@ -22,8 +23,7 @@ from app.core.lanes import Reader
 from app.core.tokens import CountTokens, part_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class Counted(Struct, frozen=True, kw_only=True):
     """Our own count of a request."""
 
     by_segment: Mapping[str, int]
@@ -36,8 +36,7 @@ class Counted:
         return sum(self.by_segment.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class Reported(Struct, frozen=True, kw_only=True):
     """What a provider said of a request that this one begins with."""
 
     fingerprint: str
@@ -46,8 +45,7 @@ class Reported:
     theirs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projection:
+class Projection(Struct, frozen=True, kw_only=True):
     """What the request will take."""
 
     total: int

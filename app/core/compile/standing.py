@@ -4,7 +4,7 @@ That is what the provider should have in its cache. The earlier request is the o
 reply answered, or the base that the caller names.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from app.core.compile.breaks import Break, fingerprint_before, first_difference, is_lost
 from app.core.compile.inputs import CompileResult
@@ -13,8 +13,7 @@ from app.core.events import Event
 from app.core.fingerprint import head_difference
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """The beginning that two requests share."""
 
     #: Chained parts; None: not even tools and system text are the same.
