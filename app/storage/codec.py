@@ -144,7 +144,8 @@ _MEDIA_AT: Final = 5
 
 def unpack_part(packed: Packed) -> Part:
     """Return the part of :func:`pack_part`. What a row leaves out has its default."""
-    kind, base, *own = packed
+    kind, base = packed[0], packed[1]
+    own = packed[2:]
     if kind == _RESPONSE and len(own) > _MEDIA_AT:
         own[_MEDIA_AT] = tuple([unpack_part(item) for item in own[_MEDIA_AT]])
     if not base:
@@ -210,6 +211,8 @@ def unpack_cache_record(row: Row) -> CacheRecord:
 
 
 _NO_IDS: Final[frozenset[str]] = frozenset()
+#: Fields of ``derived`` that every event has.
+_USUAL_FIELDS: Final = 3
 #: What the trailing fields of ``derived`` have when they are left out.
 _USUAL_RARER: Final[Packed] = ["", 0, None, None, None, [], None, None, None, None, None]
 
@@ -225,10 +228,11 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
     """
     if derive is not None and row["derived_version"] < DERIVED_VERSION:
         return _derived_again(row, lane, derive)
-    role, parts, part_tokens, *rest = orjson.loads(row["derived"])
+    derived = orjson.loads(row["derived"])
+    role, parts, part_tokens = derived[:_USUAL_FIELDS]
     resolved, marker, requested_ids = row["resolved"], row["marker"], row["requested_ids"]
     place, owners = (None, ()) if resolved is None else unpack_resolved(resolved, lane)
-    return Event(
+    event = Event(
         seq=row["seq"],
         id=row["id"],
         author=row["author"],
@@ -247,7 +251,10 @@ def unpack_event(row: Row, lane: Lane, derive: Derive | None = None) -> Event:
         place=place,
         owners=owners,
         marker=None if marker is None else unpack_marker(marker),
-        **(_rarer(rest) if rest else {}),
+    )
+    # Not among the arguments above, which a mapping makes twice as slow to pass.
+    return (
+        replace(event, **_rarer(derived[_USUAL_FIELDS:])) if len(derived) > _USUAL_FIELDS else event
     )
 
 

@@ -16,7 +16,7 @@ from app.api.schemas.fields import (
     WaitMs,
     Word,
 )
-from app.core.canonical import Json, canonical_json, clean_text
+from app.core.canonical import Json, canonical_json, clean_text, json_string
 from app.core.compile.explicit_cache import Lifecycle
 from app.core.compile.inputs import (
     CacheOptions,
@@ -545,9 +545,10 @@ def compile_text(
     compiled: Compiled, notes: list[Note] | None = None, compaction: Scheduled | None = None
 ) -> str:
     """Return the answer as JSON text; what the provider gets is not decoded on the way."""
-    request = f'"request":{_object_text(compiled.request)}'
+    # Joined once: the request is large.
+    pieces = ['{"request":', *_object_pieces(compiled.request)]
     if compiled.cache_segment is not None:
-        request += f',"cache_segment":{_object_text(compiled.cache_segment)}'
+        pieces += [',"cache_segment":', *_object_pieces(compiled.cache_segment)]
     beside = _beside_request(compiled, notes or [])
     if compaction is not None:
         beside["compaction"] = {
@@ -555,13 +556,15 @@ def compile_text(
             "reason": compaction.reason,
             "job_id": compaction.job_id,
         }
-    rest = canonical_json(beside)
-    return f"{{{request},{rest[1:]}"
+    return "".join([*pieces, ",", canonical_json(beside)[1:]])
 
 
-def _object_text(texts: Mapping[str, str]) -> str:
-    fields = ",".join(f"{canonical_json(key)}:{text}" for key, text in texts.items())
-    return f"{{{fields}}}"
+def _object_pieces(texts: Mapping[str, str]) -> list[str]:
+    """Return the pieces of an object whose values are JSON texts already."""
+    pieces: list[str] = []
+    for key, text in texts.items():
+        pieces += [",", json_string(key), ":", text]
+    return ["{", *pieces[1:], "}"]
 
 
 def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:

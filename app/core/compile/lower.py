@@ -85,19 +85,18 @@ def _content(role: Role, parts: tuple[PlacedPart, ...], event: Event) -> Content
 
 def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report: Report) -> bool:
     """Tell whether the part is sent; report what is lost without the caller having asked for it."""
-    if part.thought and inputs.options.thinking == "strip":
+    wire, options = inputs.format, inputs.options
+    if part.thought and options.thinking == "strip":
         report.thoughts.append(Thoughts(event.seq, stripped=1))
         return False
-    if inputs.options.preset == "adk":
-        if inputs.format.name in _ADK_FORMATS:
+    if options.preset == "adk":
+        if wire.name in _ADK_FORMATS:
             return True
-    elif inputs.format.refuses_blank_text and is_blank(part):
+    elif wire.refuses_blank_text and is_blank(part):
         return False
-    if inputs.format.says(part, role):
+    if wire.says(part, role):
         return True
     if not part.thought:
         kind = type(part).__name__
-        report.repair(
-            "unsupported_part", event.seq, f"{inputs.format.name} has no place for {kind}"
-        )
+        report.repair("unsupported_part", event.seq, f"{wire.name} has no place for {kind}")
     return False

@@ -69,9 +69,16 @@ def count_result(
     by_segment: dict[str, int] = {"system": system_tokens, "tools": tools_tokens}
     by_segment |= dict.fromkeys(map(str, Segment), 0)
     by_segment |= result.settled.by_segment
+    history_tokens = 0
     for content in result.contents:
         for placed in content.parts:
-            by_segment[placed.segment] += placed.tokens or part_tokens(placed.part, count)
+            tokens = placed.tokens or part_tokens(placed.part, count)
+            # Nearly always, and an enumeration's member is hashed by Python code.
+            if placed.segment is Segment.HISTORY:
+                history_tokens += tokens
+            else:
+                by_segment[placed.segment] += tokens
+    by_segment[Segment.HISTORY] += history_tokens
     before = result.settled.up_to or (system_tokens + tools_tokens,)
     chained = [
         part.placed.tokens or part_tokens(part.placed.part, count)

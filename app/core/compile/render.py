@@ -80,8 +80,8 @@ def render(
 
 
 def _rendered(content: Content, wire: Format) -> RenderedContent:
-    role = content.role
-    parts = [RenderedPart(placed, wire.render_part(placed.part, role)) for placed in content.parts]
+    role, render_part = content.role, wire.render_part
+    parts = [RenderedPart(placed, render_part(placed.part, role)) for placed in content.parts]
     return RenderedContent(content, tuple(parts))
 
 
@@ -147,7 +147,7 @@ def request_fields(
         marks = _head_marks(result.breakpoints, result.cache_key)
         if settled.until is None:
             return wire.render_request(
-                _marked(result.rendered, wire),
+                _marked(result.rendered, result, wire),
                 system=result.system,
                 tools=result.tools,
                 model=options.model,
@@ -162,7 +162,7 @@ def request_fields(
         return {}
     # Tools and system are a part of the base, so the caller has them.
     return wire.render_request(
-        _marked(rest, wire),
+        _marked(rest, result, wire),
         system="",
         tools="",
         model=options.model,
@@ -176,16 +176,18 @@ def _joined(
     """Return the fields of a request whose beginning is settled."""
     settled = result.settled
     marks = dict(result.settled_marks)
-    last = items_of(_marked(result.rendered, wire), wire, model)
+    last = items_of(_marked(result.rendered, result, wire), wire, model)
     pieces = [
         head[wire.history_field][1:-1],
         *(_marked_items(items, marks, wire, model) for items in settled.items),
         last[wire.history_field],
     ]
-    history = ",".join(piece for piece in pieces if piece)
+    # Joined once: they are long.
+    separated = [part for piece in pieces if piece for part in (",", piece)]
+    history = "".join(["[", *separated[1:], "]"])
     # In the order in which a whole request has them.
     beside = {**settled.fields, **last}
-    return {**head, wire.history_field: f"[{history}]"} | {
+    return {**head, wire.history_field: history} | {
         name: text for name, text in beside.items() if name not in head
     }
 
@@ -217,13 +219,19 @@ def _head_marks(breakpoints: Sequence[Breakpoint], key: str) -> HeadMarks:
     return HeadMarks(tools=ttls.get("tools"), system=ttls.get("system"), key=key)
 
 
-def _marked(rendered: Sequence[RenderedContent], wire: Format) -> tuple[RenderedContent, ...]:
+def _marked(
+    rendered: Sequence[RenderedContent], result: CompileResult, wire: Format
+) -> Sequence[RenderedContent]:
     """Return the contents with the markers in their texts; the chain never sees those."""
+    if not result.breakpoints:
+        return rendered
     return tuple(
-        replace(content, parts=tuple(_with_marker(part, wire) for part in content.parts))
-        if _has_marker(content)
-        else content
-        for content in rendered
+        [
+            replace(content, parts=tuple(_with_marker(part, wire) for part in content.parts))
+            if _has_marker(content)
+            else content
+            for content in rendered
+        ]
     )
 
 

@@ -145,7 +145,7 @@ class _Cutter:
 
 
 def _tokens(contents: Iterable[Content]) -> int:
-    return sum(placed.tokens for content in contents for placed in content.parts)
+    return sum([placed.tokens for content in contents for placed in content.parts])
 
 
 def _protected(content: Content) -> Content | None:

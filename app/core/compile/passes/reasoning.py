@@ -35,7 +35,7 @@ _UNBOUND_FORMATS: Final = frozenset({"gemini", "native", "openai_chat"})
 
 def reasoning(contents: Contents, inputs: CompileInput, report: Report) -> Contents:
     """Return the contents without the thinking that the model would refuse."""
-    if not any(_thoughts(content) for content in contents):
+    if not _has_thoughts(contents):
         return contents
     standing = dict(_standing(contents, inputs, report))
     strips = _is_bound(inputs) and inputs.options.thinking == "auto"
@@ -60,6 +60,14 @@ def reasoning(contents: Contents, inputs: CompileInput, report: Report) -> Conte
         if content.parts:
             result.append(content)
     return _rejoined(result, inputs)
+
+
+def _has_thoughts(contents: Contents) -> bool:
+    for content in contents:
+        for placed in content.parts:
+            if placed.part.thought and content.role == "model" and _is_thought(placed):
+                return True
+    return False
 
 
 def _is_bound(inputs: CompileInput) -> bool:

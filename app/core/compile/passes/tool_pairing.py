@@ -37,8 +37,6 @@ from app.core.contents import (
 from app.core.copying import replace
 from app.core.events import Event, Events, Owner
 
-_CALLS: Final = (FunctionCall,)
-_RESULTS: Final = (FunctionResponse,)
 #: What is said around a late result.
 _TOLD_TOKENS: Final = 48
 
@@ -47,15 +45,16 @@ def tool_pairing(events: Events, inputs: CompileInput, report: Report) -> Events
     """Return the events with every call answered right after its response."""
     if inputs.options.preset == "adk":
         return adk_pair(events, inputs, report)
-    if not any(_has(event, TOOL_PARTS) for event in events):
+    if not _has_tools(events):
         return events
     return _Pairing(inputs, report).run(events)
 
 
-def _has(event: Event, kinds: tuple[type[Part], ...]) -> bool:
-    for part in event.parts:  # noqa: SIM110  a third of the time of `any`
-        if type(part) in kinds:
-            return True
+def _has_tools(events: Events) -> bool:
+    for event in events:
+        for part in event.parts:
+            if type(part) in TOOL_PARTS:
+                return True
     return False
 
 
@@ -110,15 +109,25 @@ class _Pairing:
         return tuple(paired)
 
     def _take(self, event: Event) -> None:
-        if self._closes(event):
+        if event.place is not None and self._closes(event):
             self._close_before(event)
-        if not _has(event, _RESULTS):
-            if event.is_model:
-                self._speak(event, event)
+        has_calls = has_results = False
+        for part in event.parts:
+            kind = type(part)
+            if kind is FunctionCall:
+                has_calls = True
+            elif kind is FunctionResponse:
+                has_results = True
+        # As `Event.is_model` tells, which would look at the parts once more.
+        is_said = event.role is not None and event.marker is None
+        is_model = is_said and (has_calls or event.has_model_role)
+        if not has_results:
+            if is_model:
+                self._speak(event, event, has_calls=has_calls)
             else:
                 self._groups_and_events.append(event)
             return
-        if event.is_model:
+        if is_model:
             # The calls first: a result may stand in one event with its call.
             said: list[tuple[Part, int]] = [
                 (part, tokens)
@@ -126,7 +135,7 @@ class _Pairing:
                 if not isinstance(part, FunctionResponse)
             ]
             if said:
-                self._speak(event, _with_parts(event, said))
+                self._speak(event, _with_parts(event, said), has_calls=has_calls)
             left = [(part, tokens) for part, tokens, is_told in self._settle_all(event) if is_told]
         else:
             left = [(part, tokens) for part, tokens, _ in self._settle_all(event)]
@@ -136,8 +145,7 @@ class _Pairing:
     def _closes(self, event: Event) -> bool:
         """Tell whether the event is a reply where it stands; a call brought back is not."""
         return (
-            event.place is not None
-            and event.kept_parts is None
+            event.kept_parts is None
             and event.segment is Segment.HISTORY
             and is_reply(event, self._reader)
         )
@@ -193,7 +201,7 @@ class _Pairing:
             return True
         return self._inputs.index.fold_of(owner.seq) is not None and self._reader.sees(owner.lane)
 
-    def _speak(self, event: Event, said: Event) -> None:
+    def _speak(self, event: Event, said: Event, *, has_calls: bool) -> None:
         """Add a model event to the response that it is a part of."""
         group = self._groups_and_events[-1] if self._groups_and_events else None
         response_seq = _response_seq(event)
@@ -201,7 +209,7 @@ class _Pairing:
             group = _Group(response_seq)
             self._groups_and_events.append(group)
         group.events.append(said)
-        if not _has(event, _CALLS):
+        if not has_calls:
             return
         for part_index, part in _original_calls(event):
             call = _Call(event, part, response_seq)
