@@ -10,8 +10,11 @@ from typing import Annotated, Final, TypeAlias
 
 import structlog
 from fastapi import Depends, Header, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from app.api.schemas.fields import MAX_SEQ, Authorization, SessionId
+from app.api.direct import direct
+from app.api.schemas.fields import MAX_SEQ, Authorization, SessionId, SessionIdText
 from app.core.canonical import clean_text
 from app.core.errors import ForbiddenError, InvalidInputError
 from app.core.ids import session_uid
@@ -21,6 +24,7 @@ from app.services.idempotency import IdempotentRequest
 
 _ETAG: Final = re.compile(r'(?:W/)?"(\d{1,19})"')
 MAX_IDEMPOTENCY_KEY_CHARACTERS: Final = 255
+_SESSION_ID: Final[TypeAdapter[str]] = TypeAdapter(SessionIdText)
 
 
 async def services(request: Request) -> Services:
@@ -191,4 +195,22 @@ def writes(*scopes: str) -> Callable[..., Awaitable[SessionWrite]]:
             expected_seq=await if_match(match),
         )
 
-    return read
+    async def read_directly(request: Request) -> SessionWrite:
+        headers = request.headers
+        return await read(
+            request,
+            _checked_sid(request.path_params["sid"]),
+            headers.get("authorization"),
+            headers.get("idempotency-key"),
+            headers.get("if-match"),
+        )
+
+    return direct(read, read_directly)
+
+
+def _checked_sid(sid: str) -> str:
+    try:
+        return _SESSION_ID.validate_python(sid)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        raise RequestValidationError([{**each, "loc": ("path", "sid")} for each in found]) from None

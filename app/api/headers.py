@@ -15,6 +15,10 @@ SECURITY_HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+#: As ASGI has them.
+_RAW: Final = tuple(
+    (name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()
+)
 
 
 class AnswerHeaders:
@@ -31,8 +35,8 @@ class AnswerHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                given = {name for name, _ in headers.raw}
+                headers.raw.extend(each for each in _RAW if each[0] not in given)
                 standing = scope.get("state", {}).get("rate_standing")
                 if standing is not None and "RateLimit-Limit" not in headers:
                     limits = rate_limit_headers(

@@ -454,3 +454,17 @@ async def test_contents_to_be_counted_are_named_as_they_were_sent(api: Api) -> N
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
     assert error["pointer"] == "/contents/1/tool_calls/0/function/name"
+
+
+@pytest.mark.parametrize("sid", ["a%20b", "%C3%A9", "x" * 129])
+async def test_what_is_no_session_id_is_refused_alike_by_every_route(api: Api, sid: str) -> None:
+    answers = [
+        await api.post(f"/v1/sessions/{sid}/events", {"events": [user("hi")]}),
+        await api.post(f"/v1/sessions/{sid}/compile", {}),
+        await api.get(f"/v1/sessions/{sid}/events"),
+    ]
+
+    assert {answer.status_code for answer in answers} == {422}
+    told = [(answer.json()["errors"], answer.json()["detail"]) for answer in answers]
+    assert told[0] == told[1] == told[2]
+    assert told[0][0][0]["pointer"] == "/path/sid"

@@ -16,6 +16,7 @@ from app.api.dependencies import (
     requires,
     writes,
 )
+from app.api.direct import DirectRoute
 from app.api.marker_answers import marker_answer
 from app.api.schemas.compactions import (
     CompactionAnswer,
@@ -36,7 +37,7 @@ from app.core.canonical import Json
 from app.core.errors import InvalidInputError
 from app.services.request_compaction import Requested
 
-router: Final = APIRouter()
+router: Final = APIRouter(route_class=DirectRoute)
 
 CAN_READ: Final = [Depends(requires("events:read"))]
 CAN_WRITE: Final = [Depends(requires("events:write"))]

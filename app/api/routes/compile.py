@@ -14,6 +14,7 @@ from app.api.dependencies import (
     requires,
     writes,
 )
+from app.api.direct import DirectRoute
 from app.api.schemas.compile import (
     CompileAnswer,
     CompileBody,
@@ -33,7 +34,7 @@ from app.formats import VALIDATORS
 from app.services.append_events import Append
 from app.services.prepare_events import SentBatch
 
-router: Final = APIRouter()
+router: Final = APIRouter(route_class=DirectRoute)
 
 CAN_COMPILE: Final = [Depends(requires("compile"))]
 

@@ -20,6 +20,7 @@ from app.api.dependencies import (
     requires,
     writes,
 )
+from app.api.direct import DirectRoute
 from app.api.event_stream import MEDIA_TYPE, EventStream
 from app.api.schemas.events import (
     AppendAnswer,
@@ -48,7 +49,7 @@ from app.services.append_events import Append
 from app.services.pin_events import PinChange
 from app.services.prepare_events import NATIVE, SentBatch
 
-router: Final = APIRouter()
+router: Final = APIRouter(route_class=DirectRoute)
 
 CAN_READ: Final = [Depends(requires("events:read"))]
 CAN_WRITE: Final = [Depends(requires("events:write"))]
