@@ -11,13 +11,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Literal
 
 import asyncpg
 from sqlalchemy import PoolProxiedConnection
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.util import greenlet_spawn
 
+from app.core.errors import StorageError
 from app.storage.connection import PgConnection
 from app.storage.errors import checkout_errors, storage_errors
 from app.storage.pool import begins_with, observer_of, pool_name_of
@@ -45,7 +45,7 @@ async def snapshot(engine: AsyncEngine) -> AsyncIterator[PgConnection]:
     with storage_errors():
         async with (
             _connected(engine) as connection,
-            _begun(engine, connection, isolation="repeatable_read"),
+            _begun(engine, connection, begin="BEGIN ISOLATION LEVEL REPEATABLE READ"),
         ):
             yield connection
 
@@ -104,23 +104,21 @@ def _driver_of(pooled: PoolProxiedConnection) -> "asyncpg.Connection[asyncpg.Rec
 
 @asynccontextmanager
 async def _begun(
-    engine: AsyncEngine,
-    connection: PgConnection,
-    *,
-    isolation: Literal["repeatable_read"] | None = None,
+    engine: AsyncEngine, connection: PgConnection, *, begin: str = "BEGIN"
 ) -> AsyncIterator[None]:
     """Begin; commit at the end of the block, roll back when it raises."""
-    begun = connection.driver.transaction(isolation=isolation)
-    await begun.start()
+    driver, settings = connection.driver, begins_with(engine)
+    # Not by the driver's own transactions: one that could not begin would leave its mark on a
+    # connection that goes back to the pool.
+    await driver.execute(begin if settings is None else f"{begin}; {settings}")
     try:
-        settings = begins_with(engine)
-        if settings is not None:
-            await connection.driver.execute(settings)
         yield
     except (TimeoutError, asyncio.CancelledError):
         # A rollback would wait behind the statement that nobody answers. The connection is dropped.
         raise
     except BaseException:
-        await begun.rollback()
+        await driver.execute("ROLLBACK")
         raise
-    await begun.commit()
+    if await driver.execute("COMMIT") != "COMMIT":
+        # A statement had failed, and the block went on.
+        raise StorageError

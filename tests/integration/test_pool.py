@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -15,7 +16,7 @@ from app.storage import pool
 from app.storage.connection import allow_time, fetch, fetch_one
 from app.storage.errors import ConstraintViolatedError
 from app.storage.pool import create_engine
-from app.storage.transaction import single_statement, transaction
+from app.storage.transaction import single_statement, snapshot, transaction
 
 pytestmark = pytest.mark.commits
 
@@ -70,6 +71,32 @@ async def test_a_transaction_that_raises_leaves_nothing(engine: AsyncEngine) -> 
             raise LookupError
 
     assert await _count(engine) == 0
+
+
+async def test_a_transaction_that_goes_on_after_a_refusal_does_not_commit(
+    engine: AsyncEngine,
+) -> None:
+    # Postgres answers its commit with a rollback.
+    with pytest.raises(StorageError):
+        async with transaction(engine) as connection:
+            await fetch(connection, "INSERT INTO numbers VALUES (1)")
+            with suppress(asyncpg.PostgresError):
+                await fetch(connection, "INSERT INTO numbers VALUES (1)")
+
+    assert await _count(engine) == 0
+
+
+async def test_a_snapshot_sees_one_moment(engine: AsyncEngine) -> None:
+    async with snapshot(engine) as connection:
+        first = await fetch_one(connection, "SELECT count(*) AS count FROM numbers")
+        async with single_statement(engine) as other:
+            await fetch(other, "INSERT INTO numbers VALUES (1)")
+        second = await fetch_one(connection, "SELECT count(*) AS count FROM numbers")
+
+    assert first is not None
+    assert second is not None
+    assert first["count"] == second["count"] == 0
+    assert await _count(engine) == 1
 
 
 async def test_a_single_statement_commits_itself(engine: AsyncEngine) -> None:
