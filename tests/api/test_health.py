@@ -24,10 +24,17 @@ class Probed:
         self.app = create_app(settings_for(url))
 
     async def get(self, path: str, **options: dict[str, str]) -> tuple[int, dict[str, object]]:
-        transport = httpx.ASGITransport(app=self.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with self._client() as client:
             answer = await client.get(path, **options)  # type: ignore[arg-type]
         return answer.status_code, answer.json()
+
+    async def head(self, path: str) -> int:
+        async with self._client() as client:
+            return (await client.head(path)).status_code
+
+    def _client(self) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(app=self.app)
+        return httpx.AsyncClient(transport=transport, base_url="http://test")
 
 
 @asynccontextmanager
@@ -70,6 +77,13 @@ async def test_a_process_that_drains_lives_but_takes_no_traffic(own_url: str) ->
         probed.app.state.draining = True
         assert (await probed.get("/readyz"))[0] == 503
         assert (await probed.get("/livez"))[0] == 200
+
+
+async def test_a_load_balancer_may_ask_for_the_head_alone(own_url: str) -> None:
+    async with running(own_url) as probed:
+        assert [await probed.head(path) for path in ("/livez", "/readyz", "/startupz")] == [200] * 3
+        probed.app.state.draining = True
+        assert await probed.head("/readyz") == 503
 
 
 async def test_an_older_schema_is_not_ready_and_a_newer_one_is(own_url: str) -> None:

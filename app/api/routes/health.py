@@ -103,6 +103,7 @@ class InfoAnswer(AnswerModel):
     """What it takes and gives."""
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez", responses=PROBE)
 async def livez(request: Request, bundle: ServicesHere, *, is_verbose: Verbose) -> Response:
     """Tell that the process answers in time; a lost database is no reason to restart it."""
@@ -112,6 +113,7 @@ async def livez(request: Request, bundle: ServicesHere, *, is_verbose: Verbose) 
     return _health_answer(request, bundle, Health(is_live, checks), is_verbose=is_verbose)
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses=PROBE)
 async def readyz(request: Request, bundle: ServicesHere, *, is_verbose: Verbose) -> Response:
     """Tell whether traffic may come: what is needed answers, and the process is not draining."""
@@ -121,6 +123,7 @@ async def readyz(request: Request, bundle: ServicesHere, *, is_verbose: Verbose)
     return _health_answer(request, bundle, health, is_verbose=is_verbose)
 
 
+@router.head("/startupz", include_in_schema=False)
 @router.get("/startupz", responses=PROBE)
 async def startupz(request: Request, bundle: ServicesHere, *, is_verbose: Verbose) -> Response:
     """Tell whether the start is over: the schema was migrated, and a connection is open.
