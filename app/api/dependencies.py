@@ -140,7 +140,9 @@ IdempotencyKey: TypeAlias = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="The same key and body again, within a day, are answered as the first time.",
+        description="The same key and body again, within a day, change nothing more, and are"
+        " answered as the first time. Of a compile it is about what it appends: the log is compiled"
+        " as of then.",
     ),
 ]
 

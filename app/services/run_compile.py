@@ -173,10 +173,13 @@ def run_then(events: Events, inputs: CompileInput) -> CompileResult:
 
 
 def base_count_of(result: CompileResult, base_fingerprint: str | None) -> int | None:
-    """Return how many parts the caller's base has, None when it is no prefix of the answer."""
+    """Return how many parts the caller's base has, None when it is no prefix of the answer.
+
+    A base without parts is none: what the caller was answered then had nothing to send.
+    """
     if base_fingerprint is None:
         return None
     try:
-        return result.chain.index(base_fingerprint)
+        return result.chain.index(base_fingerprint) or None
     except ValueError:
         return None

@@ -3,10 +3,10 @@
 Beside what the storage compares, the fingerprints that replies recorded are proved: what was
 compiled for a reply is compiled again, and must hash to what the reply says. The options of that
 compile are not stored, but the fingerprint's head tells format and model, and stands for tools and
-system text; how other agents are told of is tried out. A reply whose compile had options that are
-not known is counted as not proved. It is a finding only where another reply of the same reader and
-head was proved: then the log before it is another than the one that it answered, or it was cut for
-a budget that the caller named.
+system text; whether an agent was named, and how others are told of, is tried out. A reply whose
+compile had options that are not known is counted as not proved. It is a finding only where another
+reply of the same reader and head was proved: then the log before it is another than the one that it
+answered, or it was cut for a budget that the caller named.
 """
 
 import hashlib
@@ -142,18 +142,21 @@ class VerifySessions:
         if found is None:
             return None
         format_name, model = found
-        options = CompileOptions(
-            reader=Reader(
-                agent=reply.author,
-                branch=reply.lane.branch,
-                isolation_scope=reply.lane.isolation_scope,
-            ),
-            model=model,
+        reader = Reader(
+            agent=reply.author,
+            branch=reply.lane.branch,
+            isolation_scope=reply.lane.isolation_scope,
         )
+        usual = CompileOptions(reader=reader, model=model)
+        # The last is of whoever named no agent: to no one in particular nothing is foreign.
+        tried = [
+            *(replace(usual, **changes) for changes in _OPTIONS),
+            replace(usual, reader=replace(reader, agent="")),
+        ]
         outcomes: list[bool | None] = []
-        for changes in _OPTIONS:
+        for options in tried:
             request = CompileRequest(
-                options=replace(options, **changes),
+                options=options,
                 format=self._formats[format_name],
                 as_of_seq=reply.compiled_seq,
                 is_sent=False,

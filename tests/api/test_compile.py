@@ -140,6 +140,18 @@ async def test_nothing_changed_gives_nothing(api: Api) -> None:
     assert (same["request"], same["base_count"]) == ({}, 3)
 
 
+async def test_a_base_of_nothing_gets_everything(api: Api) -> None:
+    path = await talk(api)
+    scoped = {"system": "Be brief.", "isolation_scope": "i1"}
+    base = await compiled(api, path, **scoped)
+    assert base["request"]["contents"] == []
+    await api.append(path, {**user("inside"), "isolation_scope": "i1"})
+    whole = await compiled(api, path, **scoped)
+    rest = await compiled(api, path, **scoped, base_fingerprint=base["fingerprint"])
+    assert (rest["base_count"], rest["request"]) == (0, whole["request"])
+    assert "system_instruction" in rest["request"]
+
+
 async def test_a_base_that_broke_gets_everything(api: Api) -> None:
     path = await talk(api)
     base = await compiled(api, path, system="Be brief.")

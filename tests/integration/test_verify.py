@@ -48,8 +48,10 @@ def kinds(report: SessionReport) -> set[str]:
 
 
 async def reply(api: Api, path: str, text: str, **fields: Any) -> dict[str, Any]:
-    """Compile, and append what the model answers to it."""
-    compiled = await api.post(f"{path}/compile", {"agent": "agent", **fields})
+    """Compile, and append what the model answers to it; what is None is not said."""
+    asked = {"agent": "agent", **fields}
+    body = {name: value for name, value in asked.items() if value is not None}
+    compiled = await api.post(f"{path}/compile", body)
     assert compiled.status_code == 200, compiled.text
     told = compiled.json()
     recorded = {
@@ -90,6 +92,7 @@ async def test_an_index_of_an_older_release_is_no_damage(api: Api, url: str) -> 
         {"narration": "none"},
         {"foreign_thoughts": True},
         {"include_contents": "none"},
+        {"agent": None},
     ],
 )
 async def test_options_that_the_head_does_not_show_are_no_damage(

@@ -1,9 +1,10 @@
 """The budget law: every compile fits, or says what does not; never a silently oversized answer."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
@@ -12,17 +13,18 @@ from app.core.compile.pipeline import run_pipeline
 from app.core.compile.verify import verify
 from app.core.contents import Segment
 from app.core.copying import replace
-from app.core.errors import BudgetExceededError
+from app.core.errors import BudgetExceededError, InvalidInputError
 from app.core.events import Event
 from app.core.index import Index, resolve
 from app.core.lanes import Reader
 from app.core.resolve import Log
 from app.formats import FORMATS, VALIDATORS
-from tests.builders import call, image, log, model, pin, response, user
+from tests.builders import call, call_part, image, log, model, pin, response, user
 from tests.property.strategies import Step, build, steps
 from tests.requests import request_of
 
 READER = Reader(agent="a")
+BOT = Reader(agent="bot")
 formats = st.sampled_from(sorted(FORMATS))
 
 
@@ -113,6 +115,67 @@ def test_pins_summaries_and_the_newest_user_message_are_never_cut(
                 assert (placed.seq, placed.part) in kept
 
 
+#: Of parallel calls, results that come one by one, pins, and what the user and the agent say.
+_called_and_pinned = st.lists(
+    st.tuples(
+        st.sampled_from(("call", "call", "result", "result", "pin", "say", "ask", "ask")),
+        st.integers(1, 3),
+    ),
+    min_size=4,
+    max_size=14,
+)
+
+
+def _with_pins(drawn: Sequence[tuple[str, int]]) -> Log:
+    events: list[Event] = []
+    open_calls: list[str] = []
+    for kind, number in drawn:
+        seq = len(events) + 1
+        match kind:
+            case "call":
+                names = [f"c{seq}-{count}" for count in range(number)]
+                events.append(model(*(call_part("t", id=name) for name in names)))
+                open_calls += names
+            case "result" if open_calls:
+                name = open_calls.pop(min(number, len(open_calls)) - 1)
+                events.append(response(name, name="t"))
+            case "pin" if seq > number:
+                events.append(pin(seq - number))
+            case "say":
+                events.append(model("said"))
+            case _:
+                events.append(user("asked"))
+    return log(*events, user("now?"))
+
+
+@example(
+    drawn=[("ask", 1), ("call", 1), ("pin", 1), ("result", 1), ("ask", 1), ("ask", 1)],
+    format_name="openai_chat",
+    budget_tokens=100,
+)
+@example(
+    # What opens the request then is the agent's, and takes a text of the user's before it.
+    drawn=[("ask", 1), ("say", 1), ("pin", 1), ("ask", 1), ("say", 1)],
+    format_name="gemini",
+    budget_tokens=101,
+)
+@given(_called_and_pinned, formats, st.integers(60, 240))
+def test_no_cut_parts_a_call_from_its_result_or_leaves_too_much(
+    drawn: list[tuple[str, int]], format_name: str, budget_tokens: int
+) -> None:
+    try:
+        made = _with_pins(drawn)
+        events = weighted(made, [40])
+        result = within(events, made.index, budget_tokens, format_name=format_name, reader=BOT)
+    except (BudgetExceededError, InvalidInputError):
+        return
+    assert tokens_of(result) <= budget_tokens
+    assert verify(result.rendered, FORMATS[format_name]) == ()
+    if result.rendered:
+        request = request_of(result, FORMATS[format_name])
+        assert VALIDATORS[format_name](request, model="") == ()
+
+
 def _chat(
     turns: int, tokens: int, *, result_tokens: int | None = None
 ) -> tuple[tuple[Event, ...], Index]:
@@ -126,9 +189,6 @@ def _chat(
         ]
     made = log(*events, user("now", part_tokens=(tokens,)))
     return made.events, made.index
-
-
-BOT = Reader(agent="bot")
 
 
 def test_what_fits_is_left_alone() -> None:

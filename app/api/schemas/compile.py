@@ -429,7 +429,8 @@ class CacheAnswer(AnswerModel):
     shared_prefix_tokens: int
     """What still stands of the request before, by the model's count."""
     break_reason: str | None
-    """Why not all of it does; null: all does."""
+    """Why not all of it does; null: all does. Of a past position it is told only until another
+    reply of the reader's follows."""
     break_seq: int | None
     """The marker that is why, by seq."""
     prompt_cache_key: str | None

@@ -12,6 +12,7 @@ compile cuts the same and keeps the provider's cache.
 Runs before ``merge_turns``, because what is left may stand beside a neighbour of its own role.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
@@ -24,9 +25,11 @@ from app.core.contents import (
     Content,
     Contents,
     FileData,
+    FunctionCall,
     FunctionResponse,
     InlineData,
     PlacedPart,
+    Role,
     Segment,
     Text,
 )
@@ -52,11 +55,10 @@ def fit_budget(contents: Contents, inputs: CompileInput, report: Report) -> Cont
     report.budgeted_tokens = _settled_tokens(inputs) + _tokens(contents) + allowance
     if budget is None or report.budgeted_tokens <= budget:
         return contents
-    budget -= allowance
     if inputs.settled.until is not None:
         # What is settled cannot be cut: whoever went on from it starts over.
         raise _exceeded(contents, inputs, budget)
-    cutter = _Cutter(contents, budget, inputs.fixed_tokens, report)
+    cutter = _Cutter(contents, budget, inputs, report)
     for cut in (cutter.stub_history, cutter.drop_invocations, cutter.stub_current_turn):
         cut()
         if cutter.excess <= 0:
@@ -72,25 +74,32 @@ def _settled_tokens(inputs: CompileInput) -> int:
 
 def nudge_allowance(contents: Contents, inputs: CompileInput) -> int:
     """Return at most how many tokens ``merge_turns`` will add."""
-    if inputs.options.preset == "adk" or not inputs.format.needs_alternation:
-        return 0
-    roles = ["model", *(content.role for content in contents if content.role), "model"]
-    return NUDGE_TOKENS * sum(pair == ("model", "model") for pair in pairwise(roles))
+    roles = ["model", *(content.role for content in contents), "model"]
+    return _nudge_tokens(inputs) * sum(pair == ("model", "model") for pair in pairwise(roles))
+
+
+def _nudge_tokens(inputs: CompileInput) -> int:
+    """Return what stands between two model contents, at most."""
+    is_nudged = inputs.options.preset != "adk" and inputs.format.needs_alternation
+    return NUDGE_TOKENS if is_nudged else 0
 
 
 class _Cutter:
     """The contents while they are cut. Every cut makes them smaller, or does nothing."""
 
-    def __init__(self, contents: Contents, budget: int, fixed_tokens: int, report: Report) -> None:
+    def __init__(
+        self, contents: Contents, budget: int, inputs: CompileInput, report: Report
+    ) -> None:
         self.contents = contents
         self._budget = budget
-        self._fixed_tokens = fixed_tokens
+        self._inputs = inputs
         self._report = report
 
     @property
     def excess(self) -> int:
         """Tokens over the budget; none or fewer: it fits."""
-        return self._fixed_tokens + _tokens(self.contents) - self._budget
+        tokens = _tokens(self.contents) + nudge_allowance(self.contents, self._inputs)
+        return self._inputs.fixed_tokens + tokens - self._budget
 
     def stub_history(self) -> None:
         """Stub results and media from before the newest user message."""
@@ -104,19 +113,33 @@ class _Cutter:
         """Leave the oldest invocations out, whole, up to the newest user message."""
         wanted = self._wanted()
         starts = [n for n, content in enumerate(self.contents) if is_question(content)]
+        protected = _protected(self.contents)
+        kept: list[Content] = []
+        done = saved = 0
         for start in starts[1:]:
-            kept = [left for content in self.contents[:start] if (left := _protected(content))]
-            dropped = (
-                _tokens(self.contents[:start]) - _tokens(kept) - estimate_tokens(LEFT_OUT_TEXT)
-            )
+            left = [content for content in protected[done:start] if content.parts]
+            # Pinned answers whose questions go may stand alone then.
+            saved += _tokens(self.contents[done:start]) - _tokens(left)
+            saved += self._nudges(self.contents[done:start], before="user" if done else "model")
+            saved -= self._nudges(left, before=kept[-1].role if kept else "model")
+            kept += left
+            done = start
+            dropped = saved - estimate_tokens(LEFT_OUT_TEXT)
             if dropped >= wanted or start == starts[-1]:
                 if dropped > 0:
                     self._drop_before(start, kept, dropped)
                 return
 
+    def _nudges(self, contents: Sequence[Content], *, before: Role) -> int:
+        """Return the tokens of what ``merge_turns`` puts before these contents and between them."""
+        roles = [before, *(content.role for content in contents)]
+        pairs = sum(pair == ("model", "model") for pair in pairwise(roles))
+        return _nudge_tokens(self._inputs) * pairs
+
     def _drop_before(self, start: int, kept: Sequence[Content], dropped: int) -> None:
+        stays = {id(placed) for content in kept for placed in content.parts}
         parts = [placed for content in self.contents[:start] for placed in content.parts]
-        newest = max((p.seq or 0 for p in parts if not _is_protected(p)), default=0)
+        newest = max((p.seq or 0 for p in parts if id(p) not in stays), default=0)
         note = Content(
             "user", (PlacedPart(Text(text=LEFT_OUT_TEXT), tokens=estimate_tokens(LEFT_OUT_TEXT)),)
         )
@@ -148,10 +171,29 @@ def _tokens(contents: Iterable[Content]) -> int:
     return sum([placed.tokens for content in contents for placed in content.parts])
 
 
-def _protected(content: Content) -> Content | None:
-    """Return what stays of a content that is left out: pins, summaries, what is not of the log."""
-    parts = tuple(filter(_is_protected, content.parts))
-    return replace(content, parts=parts) if parts else None
+def _protected(contents: Contents) -> list[Content]:
+    """Return what stays of each content if it is left out: pins, summaries, what is not of the log,
+    and what belongs to these. A call is pinned with the results that it has by then; one that came
+    later stays with it.
+
+    Every call has its result behind it, in the order of the calls.
+    """
+    stays: set[int] = set()
+    waiting: deque[PlacedPart] = deque()
+    for content in contents:
+        for placed in content.parts:
+            if _is_protected(placed):
+                stays.add(id(placed))
+            if isinstance(placed.part, FunctionCall):
+                waiting.append(placed)
+            elif isinstance(placed.part, FunctionResponse) and waiting:
+                pair = {id(waiting.popleft()), id(placed)}
+                if not stays.isdisjoint(pair):
+                    stays |= pair
+    return [
+        replace(content, parts=tuple([each for each in content.parts if id(each) in stays]))
+        for content in contents
+    ]
 
 
 def _is_protected(placed: PlacedPart) -> bool:
@@ -177,6 +219,7 @@ def _stub_of(placed: PlacedPart) -> PlacedPart | None:
 
 def _exceeded(contents: Contents, inputs: CompileInput, budget: int) -> BudgetExceededError:
     """Return the error: which segment alone is too large, or else that together they are."""
+    budget -= nudge_allowance(contents, inputs)
     by_segment: dict[str, int] = {"system": inputs.system_tokens, "tools": inputs.tools_tokens}
     for content in contents:
         for placed in content.parts:
