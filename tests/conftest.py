@@ -72,6 +72,14 @@ def empty_database_url(server_url: str) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def own_database_url(empty_database_url: str) -> str:
+    """URL of a migrated database of the test's own: what a worker does there, and asks a model, is
+    for the test's own sessions."""
+    asyncio.run(migrate(empty_database_url))
+    return empty_database_url
+
+
 @pytest.fixture(scope="session")
 def database_url(server_url: str) -> Iterator[str]:
     """URL of the migrated database that the tests of this process share."""

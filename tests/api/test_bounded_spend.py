@@ -18,7 +18,6 @@ from app.services.bounded_spend import KEEP_DAYS, BoundedSpend
 from app.settings import Settings
 from app.storage.connection import fetch
 from app.storage.database import PgDatabase
-from app.storage.migrate import migrate
 from app.storage.pool import create_engine
 from app.storage.summary_spend import PgSummarySpend
 from tests.api.conftest import Api, client_of, settings_for
@@ -44,13 +43,6 @@ def model_server() -> Iterator[ModelServer]:
     with ModelServer() as server:
         server.script(SUMMARY)
         yield server
-
-
-@pytest.fixture
-def fresh_url(empty_database_url: str) -> str:
-    """URL of a database in which nobody has spent anything."""
-    asyncio.run(migrate(empty_database_url))
-    return empty_database_url
 
 
 def settings_with(url: str, server: ModelServer, **changes: Any) -> Settings:
@@ -98,34 +90,36 @@ async def execute(url: str, statement: str, *values: int) -> None:
 
 
 async def test_beyond_the_limit_code_makes_the_summaries_of_the_day_and_says_why(
-    fresh_url: str, model_server: ModelServer
+    own_database_url: str, model_server: ModelServer
 ) -> None:
-    async with spending(fresh_url, model_server, LIMIT) as api:
+    async with spending(own_database_url, model_server, LIMIT) as api:
         within = await folded(api)
-        assert await counted(fresh_url) == [(1, TOKENS_OF_ONE)]
+        assert await counted(own_database_url) == [(1, TOKENS_OF_ONE)]
         # What is left is less than the next one might take.
-        await execute(fresh_url, "UPDATE summary_spend SET tokens = $1", LIMIT - LESS_THAN_ONE)
+        await execute(
+            own_database_url, "UPDATE summary_spend SET tokens = $1", LIMIT - LESS_THAN_ONE
+        )
         beyond = await folded(api)
-        assert await counted(fresh_url) == [(1, LIMIT - LESS_THAN_ONE)]
-        await execute(fresh_url, "UPDATE summary_spend SET day = day - 1")
+        assert await counted(own_database_url) == [(1, LIMIT - LESS_THAN_ONE)]
+        await execute(own_database_url, "UPDATE summary_spend SET day = day - 1")
         next_day = await folded(api)
 
     folds = (within, beyond, next_day)
     told = [(fold["summarizer"], fold["attempts"], fold["fallback_reason"]) for fold in folds]
     assert told == [("openai", 1, None), ("extractive", 0, "spend_limit"), ("openai", 1, None)]
     assert len(model_server.requests) == 2
-    assert (await counted(fresh_url))[1] == (1, TOKENS_OF_ONE)
+    assert (await counted(own_database_url))[1] == (1, TOKENS_OF_ONE)
 
 
 async def test_without_any_allowance_no_model_is_asked(
-    fresh_url: str, model_server: ModelServer
+    own_database_url: str, model_server: ModelServer
 ) -> None:
-    async with spending(fresh_url, model_server, 0) as api:
+    async with spending(own_database_url, model_server, 0) as api:
         fold = await folded(api)
 
     assert (fold["summarizer"], fold["fallback_reason"]) == ("extractive", "spend_limit")
     assert model_server.requests == []
-    assert await counted(fresh_url) == []
+    assert await counted(own_database_url) == []
 
 
 @pytest.mark.parametrize(
@@ -138,26 +132,26 @@ async def test_without_any_allowance_no_model_is_asked(
     ],
 )
 async def test_a_request_that_may_have_been_charged_for_stays_counted(
-    fresh_url: str, model_server: ModelServer, *, step: Step, reason: str, is_charged: bool
+    own_database_url: str, model_server: ModelServer, *, step: Step, reason: str, is_charged: bool
 ) -> None:
     model_server.script(step)
-    async with spending(fresh_url, model_server, LIMIT) as api:
+    async with spending(own_database_url, model_server, LIMIT) as api:
         fold = await folded(api)
 
     assert (fold["summarizer"], fold["fallback_reason"]) == ("extractive", reason)
     assert fold["attempts"] == 1
-    ((requests, tokens),) = await counted(fresh_url)
+    ((requests, tokens),) = await counted(own_database_url)
     assert requests == 1
     assert tokens > TOKENS_OF_ONE if is_charged else tokens == 0
 
 
 async def test_no_proxy_of_the_environment_sees_what_is_summarized(
-    fresh_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    own_database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert httpx.AsyncClient()._mounts  # noqa: SLF001  it would be used by a client of httpx's own
-    async with spending(fresh_url, model_server, LIMIT) as api:
+    async with spending(own_database_url, model_server, LIMIT) as api:
         fold = await folded(api)
 
     assert (fold["summarizer"], fold["fallback_reason"]) == ("openai", None)
@@ -167,8 +161,8 @@ async def test_no_proxy_of_the_environment_sees_what_is_summarized(
 
 
 @pytest.fixture
-async def engine(fresh_url: str) -> AsyncIterator[AsyncEngine]:
-    engine = create_engine(fresh_url, size=8)
+async def engine(own_database_url: str) -> AsyncIterator[AsyncEngine]:
+    engine = create_engine(own_database_url, size=8)
     yield engine
     await engine.dispose()
 

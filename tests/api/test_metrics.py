@@ -465,19 +465,18 @@ async def test_a_compaction_is_counted_with_its_job(working: Api, database_url: 
     ],
 )
 async def test_requests_to_a_summarizer_are_counted_by_how_they_end(
-    database_url: str, step: Step, outcome: str, fold: str
+    own_database_url: str, step: Step, outcome: str, fold: str
 ) -> None:
     with ModelServer() as server:
         server.script(step)
         settings = settings_for(
-            database_url,
+            own_database_url,
             worker="embedded",
             summarizer="openai",
             summarizer_url=server.url("openai"),
             summarizer_model="gpt-5.4-2026-03-01",
         )
         async with client_of(settings) as client:
-            await no_jobs_left(database_url)
             api = Api(client)
             path = await api.session()
             text = "Order 58-1140 goes to Oslo before Friday. " * 60

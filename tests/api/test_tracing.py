@@ -88,7 +88,7 @@ async def test_what_the_caller_does_not_sample_is_not_sent(database_url: str) ->
 @pytest.mark.commits
 @pytest.mark.parametrize("is_failing", [False, True])
 async def test_a_call_of_a_summarizer_is_told_as_the_conventions_have_it(
-    database_url: str, *, is_failing: bool
+    own_database_url: str, *, is_failing: bool
 ) -> None:
     text = "Order 58-1140 goes to Oslo before Friday. " * 60
     with ModelServer() as server, OtlpCollector() as collector:
@@ -99,7 +99,7 @@ async def test_a_call_of_a_summarizer_is_told_as_the_conventions_have_it(
             "summarizer_url": server.url("openai"),
             "summarizer_model": "gpt-5.4",
         }
-        async with traced(database_url, collector, **changes) as api:
+        async with traced(own_database_url, collector, **changes) as api:
             path = await api.session()
             await api.append(path, *(each for _ in range(4) for each in (user(text), model(text))))
             wanted = {"mode": "range", "from_seq": 1, "to_seq": 6, "wait_ms": 30_000}

@@ -17,7 +17,6 @@ import asyncpg
 import httpx
 import pytest
 
-from app.storage.migrate import migrate
 from tests.api.test_compactions import turn
 from tests.fakes.model_server import ModelServer, Request
 from tests.faults.processes import PATIENCE_S, POLL_S, Fleet, Process, fleet
@@ -73,14 +72,7 @@ def slow(model_server: ModelServer) -> Iterator[SlowModel]:
 
 
 @pytest.fixture
-def migrated_url(empty_database_url: str) -> str:
-    """URL of a database that no other test's worker looks at."""
-    asyncio.run(migrate(empty_database_url))
-    return empty_database_url
-
-
-@pytest.fixture
-def processes(migrated_url: str, tmp_path: Path, model_server: ModelServer) -> Iterator[Fleet]:
+def processes(own_database_url: str, tmp_path: Path, model_server: ModelServer) -> Iterator[Fleet]:
     settings = {
         "SUMMARIZER": "openai",
         "SUMMARIZER_URL": model_server.url("openai"),
@@ -89,7 +81,7 @@ def processes(migrated_url: str, tmp_path: Path, model_server: ModelServer) -> I
         # without anyone being killed would be another test.
         "JOB_LEASE_S": "4",
     }
-    with fleet(migrated_url, tmp_path, **settings) as made:
+    with fleet(own_database_url, tmp_path, **settings) as made:
         yield made
 
 
@@ -181,21 +173,21 @@ async def _killed_at_a_lock(url: str, processes: Fleet, lock: str) -> None:
     ],
 )
 async def test_a_worker_killed_at_any_step_loses_nothing(
-    migrated_url: str, processes: Fleet, slow: SlowModel, step: str, lock: str
+    own_database_url: str, processes: Fleet, slow: SlowModel, step: str, lock: str
 ) -> None:
     slow.opened.set()
-    async with _connected(migrated_url) as connection:
+    async with _connected(own_database_url) as connection:
         await connection.execute(HOLD_THE_END)
     _, client = processes.service()
     path = await asyncio.to_thread(_fill, client, "s", 2)
 
-    await _killed_at_a_lock(migrated_url, processes, lock)
+    await _killed_at_a_lock(own_database_url, processes, lock)
 
     assert _folds(client, path) == [], step
     processes.worker()
-    await _wait_for(migrated_url, ALL_ENDED)
+    await _wait_for(own_database_url, ALL_ENDED)
     _assert_folded_once(client, path, 2)
-    [job] = await _jobs(migrated_url)
+    [job] = await _jobs(own_database_url)
     assert (job["status"], job["attempts"]) == ("done", 2)
 
 
@@ -206,7 +198,7 @@ async def _jobs(url: str) -> list[Any]:
 
 
 async def test_a_worker_killed_while_the_model_is_asked_loses_nothing(
-    migrated_url: str, processes: Fleet, slow: SlowModel
+    own_database_url: str, processes: Fleet, slow: SlowModel
 ) -> None:
     _, client = processes.service()
     path = await asyncio.to_thread(_fill, client, "s", 2)
@@ -221,12 +213,12 @@ async def test_a_worker_killed_while_the_model_is_asked_loses_nothing(
     slow.opened.set()
     processes.worker()
 
-    await _wait_for(migrated_url, ALL_ENDED)
+    await _wait_for(own_database_url, ALL_ENDED)
     assert [fold["covers"] for fold in _folds(client, path)] == [[[1, 4]]]
 
 
 async def test_a_worker_that_is_told_to_stop_gives_its_job_back(
-    migrated_url: str, tmp_path: Path, model_server: ModelServer, slow: SlowModel
+    own_database_url: str, tmp_path: Path, model_server: ModelServer, slow: SlowModel
 ) -> None:
     settings = {
         "SUMMARIZER": "openai",
@@ -235,7 +227,7 @@ async def test_a_worker_that_is_told_to_stop_gives_its_job_back(
         "SHUTDOWN_GRACE_S": "0.5",
         "JOB_LEASE_S": "600",
     }
-    with fleet(migrated_url, tmp_path, **settings) as processes:
+    with fleet(own_database_url, tmp_path, **settings) as processes:
         _, client = processes.service()
         path = await asyncio.to_thread(_fill, client, "s", 2)
         worker = processes.worker()
@@ -245,17 +237,17 @@ async def test_a_worker_that_is_told_to_stop_gives_its_job_back(
 
         assert await asyncio.to_thread(worker.terminate) == 0
 
-        [job] = await _jobs(migrated_url)
+        [job] = await _jobs(own_database_url)
         assert (job["status"], job["attempts"]) == ("ready", 0)
         slow.opened.set()
         processes.worker()
-        await _wait_for(migrated_url, ALL_ENDED)
+        await _wait_for(own_database_url, ALL_ENDED)
         _assert_folded_once(client, path, 2)
 
 
 @pytest.mark.slow
 def test_workers_that_are_killed_again_and_again_fold_each_range_once(
-    migrated_url: str, processes: Fleet, model_server: ModelServer
+    own_database_url: str, processes: Fleet, model_server: ModelServer
 ) -> None:
     """4 workers and 3 services on one database; while they work, one worker after another dies."""
     chance = random.Random(7)  # noqa: S311
@@ -285,8 +277,8 @@ def test_workers_that_are_killed_again_and_again_fold_each_range_once(
         talker.start()
     kills = 0
     # By what the workers do and not by the clock: on a busy machine they are slow to begin.
-    while kills < KILLS and not _is_over(talkers, migrated_url):
-        if asyncio.run(_holds(migrated_url, RUNNING)):
+    while kills < KILLS and not _is_over(talkers, own_database_url):
+        if asyncio.run(_holds(own_database_url, RUNNING)):
             time.sleep(chance.uniform(0.0, 0.3))
             killed = chance.randrange(len(workers))
             workers[killed].kill()
@@ -296,13 +288,13 @@ def test_workers_that_are_killed_again_and_again_fold_each_range_once(
     for talker in talkers:
         talker.join()
 
-    asyncio.run(_wait_for(migrated_url, ALL_ENDED))
+    asyncio.run(_wait_for(own_database_url, ALL_ENDED))
     assert kills > KILLS // 2
     assert failures == []
     for number in range(sessions):
         _assert_folded_once(clients[0], f"/v1/sessions/s{number}", turns)
     assert all(_is_alive(worker) for worker in workers)
-    dead = asyncio.run(_count(migrated_url, "SELECT count(*) FROM jobs WHERE status = 'dead'"))
+    dead = asyncio.run(_count(own_database_url, "SELECT count(*) FROM jobs WHERE status = 'dead'"))
     assert dead == 0
 
 

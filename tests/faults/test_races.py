@@ -77,10 +77,10 @@ def gate(server: ModelServer) -> Iterator[Gate]:
 
 
 @pytest.fixture
-async def api(database_url: str, server: ModelServer) -> AsyncIterator[Api]:
+async def api(own_database_url: str, server: ModelServer) -> AsyncIterator[Api]:
     """The service with a worker whose summaries come from the model."""
     settings = settings_for(
-        database_url,
+        own_database_url,
         worker="embedded",
         summarizer="openai",
         summarizer_url=server.url("openai"),
@@ -129,12 +129,12 @@ async def test_what_is_appended_meanwhile_hinders_nothing(
 
 
 async def test_no_transaction_is_open_while_the_model_is_asked(
-    api: Api, gate: Gate, database_url: str
+    api: Api, gate: Gate, own_database_url: str
 ) -> None:
     _, job_id = await _asked_to_fold(api)
     await gate.asked()
 
-    watcher = await asyncpg.connect(database_url)
+    watcher = await asyncpg.connect(own_database_url)
     open_transactions = await watcher.fetch(
         """
         SELECT state, query
@@ -371,12 +371,12 @@ MISBEHAVIOUR: Final[dict[str, tuple[Step, str]]] = {
 
 @pytest.mark.parametrize("misbehaviour", MISBEHAVIOUR)
 async def test_whatever_the_model_does_the_session_is_folded(
-    database_url: str, server: ModelServer, misbehaviour: str
+    own_database_url: str, server: ModelServer, misbehaviour: str
 ) -> None:
     step, reason = MISBEHAVIOUR[misbehaviour]
     server.script(step)
     settings = settings_for(
-        database_url,
+        own_database_url,
         worker="embedded",
         summarizer="openai",
         summarizer_url=server.url("openai"),
