@@ -1,6 +1,6 @@
 """Routes that ask their dependencies themselves, instead of having FastAPI solve them.
 
-For each request FastAPI works out again what every dependency takes: a twentieth of what a compile
+For each request FastAPI works out again what every dependency takes: a tenth of what a compile
 costs. Where all that an endpoint takes comes of dependencies that need the request alone, they are
 called with it, in order; their signatures are still what the OpenAPI document tells.
 """

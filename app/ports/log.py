@@ -99,7 +99,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
 
 class LogRead(Struct, frozen=True, kw_only=True):
-    """What one compile reads, in one statement."""
+    """What one compile reads: of one moment."""
 
     key: SessionKey
     incarnation: UUID

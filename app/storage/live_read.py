@@ -121,6 +121,11 @@ _OPENING: Final[LiteralString] = """
     LIMIT 1
 """
 
+_COLUMNS: Final[LiteralString] = """
+    e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived, e.derived_version,
+    e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part, e.raw
+"""
+
 # OFFSET 0 keeps each lateral a scan of its own: without it the planner, once it has statistics,
 # joins the whole session and filters. And an order leaves it one index, the one that gives it (see
 # `enable_sort` in pool.py): where it believes that a session has one event, it takes any index that
@@ -128,16 +133,17 @@ _OPENING: Final[LiteralString] = """
 # equality makes its order void, and a comparison of rows where two are. Ranges within a lane go by
 # -seq: by seq they would be ordered by the primary key as well, and a comparison of rows does not
 # end a scan at its second column before Postgres 18.
-_BY_SEQ: Final[LiteralString] = """(
-        SELECT
-            e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-            e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
-            e.item_part, e.raw
+_BY_SEQ: Final[LiteralString] = (
+    """(
+        SELECT """
+    + _COLUMNS
+    + """
         FROM events AS e
         WHERE e.session_uid = $1 AND e.seq >= wanted.seq AND e.seq <= wanted.seq
         ORDER BY e.seq
         OFFSET 0
     )"""
+)
 
 _VISIBLE: Final[LiteralString] = (
     """
@@ -150,11 +156,6 @@ _VISIBLE: Final[LiteralString] = (
     )
     """
 )
-
-_OUT: Final[LiteralString] = """
-        e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived, e.derived_version,
-        e.resolved, e.requested_ids, e.marker, e.source_format, e.item_part, e.raw
-"""
 
 # The live events, nearly all of what is read, go straight out: kept aside to be looked at twice,
 # they cost half as much again.
@@ -232,10 +233,9 @@ _READ: Final[LiteralString] = (
     + """
     FROM scans AS c
     CROSS JOIN LATERAL (
-        SELECT
-            e.seq, e.lane, e.id, e.author, e.invocation_id, e.event_at, e.derived,
-            e.derived_version, e.resolved, e.requested_ids, e.marker, e.source_format,
-            e.item_part, e.raw
+        SELECT """
+    + _COLUMNS
+    + """
         FROM events AS e
         WHERE
             e.session_uid = $1
@@ -247,13 +247,13 @@ _READ: Final[LiteralString] = (
     ) AS e
     UNION ALL
     SELECT e.row_kind, """
-    + _OUT
+    + _COLUMNS
     + """
     FROM single_events AS e
 """
 )
 
-# $7 the seqs of the masked calls, $8 where their answers end.
+# $7 the seqs of the masked calls, $8 where their answers end, $9 the session's incarnation.
 _READ_MASKED: Final[LiteralString] = (
     "WITH "
     + _VISIBLE
@@ -279,20 +279,21 @@ _READ_MASKED: Final[LiteralString] = (
         CROSS JOIN LATERAL """
     + _BY_SEQ
     + """ AS e
-        WHERE e.lane IN (SELECT v.lane FROM visible AS v)
+        WHERE
+            e.lane IN (SELECT v.lane FROM visible AS v)
+            -- A session of this name that was made meanwhile is another one.
+            AND (SELECT s.incarnation FROM sessions AS s WHERE s.session_uid = $1) = $9::uuid
     )
-    SELECT 'l' AS row_kind, NULL AS seq, l.lane, NULL AS id, NULL AS author,
-        NULL AS invocation_id, NULL::double precision AS event_at,
-        json_build_array(l.isolation_scope, l.branch, l.tool_names, l.node_path)::text AS derived,
-        NULL::smallint AS derived_version, NULL AS resolved, NULL AS requested_ids,
-        NULL AS marker, NULL AS source_format, NULL::integer AS item_part, NULL AS raw
-    FROM lanes AS l
-    WHERE l.session_uid = $1 AND l.lane IN (SELECT e.lane FROM masked AS e)
-    UNION ALL
-    SELECT 'e', """
-    + _OUT
+    SELECT 'e' AS row_kind, """
+    + _COLUMNS
     + """
     FROM masked AS e
+    UNION ALL
+    SELECT """
+    + _LANE_COLUMNS
+    + """
+    FROM lanes AS l
+    WHERE l.session_uid = $1 AND l.lane IN (SELECT e.lane FROM masked AS e)
 """
 )
 
@@ -473,9 +474,15 @@ async def _with_masked(
     masked = [seq for seq in owners if _is_masked(index, seq)]
     if not masked:
         return read
-    values = reader_values(reader)
     rows = await _fetch(
-        connection, _READ_MASKED, read.key.uid, *values, DERIVED_VERSION, masked, as_of_seq
+        connection,
+        _READ_MASKED,
+        read.key.uid,
+        *reader_values(reader),
+        DERIVED_VERSION,
+        masked,
+        as_of_seq,
+        read.incarnation,
     )
     lanes = _lanes(rows)
     called = [

@@ -3,7 +3,7 @@
 A transaction is two round trips more than its statements. A read, or an append that is one
 statement, takes `single_statement` and is one round trip in all.
 
-Of SQLAlchemy only the pool is used here. Its own connection costs five times as much to take and
+Of SQLAlchemy only the pool is used here. Its own connection costs three times as much to take and
 give back, more than a small statement does, and our statements go to the driver as they are.
 """
 

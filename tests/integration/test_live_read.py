@@ -5,18 +5,21 @@
 
 import json
 from collections.abc import Sequence
+from uuid import uuid4
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.core.copying import replace
 from app.core.events import Event
 from app.core.index import Index, resolve
-from app.core.lanes import Lane, Reader
+from app.core.lanes import ANYONE, Lane, Reader
 from app.core.ranges import contains
 from app.ports import SessionKey
 from app.storage import live_read
 from app.storage.connection import fetch
 from app.storage.database import PgDatabase
+from tests.builders import call, fold, response, user
 from tests.log_driver import LOG, append, new_session
 from tests.property.strategies import Step, build, steps
 
@@ -59,6 +62,24 @@ async def stored(database: PgDatabase, events: Sequence[Event]) -> SessionKey:
     if events:
         await append(database, key, *events)
     return key
+
+
+async def test_a_masked_call_is_never_of_another_session_of_the_name(database: PgDatabase) -> None:
+    key = await new_session(database)
+    await append(database, key, user("find"), call("f", id="c"), response("c"), fold(1, 2))
+
+    async with database.connection() as connection:
+        read = await LOG.read_live(connection, key, ANYONE)
+        assert read is not None
+        assert 2 in {event.seq for event in read.events}
+        results = tuple(event for event in read.events if event.owners)
+        # As when the session was erased and made again between the two statements.
+        other = replace(read, events=results, incarnation=uuid4())
+        again = await live_read._with_masked(  # noqa: SLF001
+            connection, ANYONE, other, lambda *_: results[0], as_of_seq=read.head_seq
+        )
+
+    assert again.events == results
 
 
 @IN_DATABASE

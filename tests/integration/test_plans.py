@@ -227,11 +227,19 @@ async def test_live_read_of_a_scope_finds_its_opening_call_at_once(large: Large)
 
 async def test_masked_calls_are_read_with_their_answers_alone(large: Large) -> None:
     database, key = large
-    values = live_read.reader_values(ROOT)
-    calls = [MASKED - 3, MASKED - 2]
+    async with database.connection() as connection:
+        read = await LOG.read_live(connection, key, ROOT)
+    assert read is not None
 
     plan = await _plan(
-        database, live_read._READ_MASKED, key.uid, *values, DERIVED_VERSION, calls, HEAD
+        database,
+        live_read._READ_MASKED,
+        key.uid,
+        *live_read.reader_values(ROOT),
+        DERIVED_VERSION,
+        [MASKED - 3, MASKED - 2],
+        HEAD,
+        read.incarnation,
     )
 
     # Each answer of the filled ones is the event behind its call.

@@ -54,6 +54,14 @@ def tokens_of(result: CompileResult) -> int:
     return sum(placed.tokens for content in result.contents for placed in content.parts)
 
 
+def fits_and_is_valid(result: CompileResult, format_name: str, budget_tokens: int) -> None:
+    assert tokens_of(result) <= budget_tokens
+    assert verify(result.rendered, FORMATS[format_name]) == ()
+    if result.rendered:
+        request = request_of(result, FORMATS[format_name])
+        assert VALIDATORS[format_name](request, model="") == ()
+
+
 def weighted(drawn: Log, weights: list[int]) -> tuple[Event, ...]:
     """Give the parts these many tokens, over and over."""
     return tuple(
@@ -86,11 +94,7 @@ def test_every_compile_fits_its_budget_or_is_refused(
     if result is None:
         assert sum(refused.by_segment.values()) == refused.required_tokens > 0
         return
-    assert tokens_of(result) <= budget_tokens
-    assert verify(result.rendered, FORMATS[format_name]) == ()
-    if result.rendered:
-        request = request_of(result, FORMATS[format_name])
-        assert VALIDATORS[format_name](request, model="") == ()
+    fits_and_is_valid(result, format_name, budget_tokens)
 
 
 @given(
@@ -169,11 +173,7 @@ def test_no_cut_parts_a_call_from_its_result_or_leaves_too_much(
         result = within(events, made.index, budget_tokens, format_name=format_name, reader=BOT)
     except (BudgetExceededError, InvalidInputError):
         return
-    assert tokens_of(result) <= budget_tokens
-    assert verify(result.rendered, FORMATS[format_name]) == ()
-    if result.rendered:
-        request = request_of(result, FORMATS[format_name])
-        assert VALIDATORS[format_name](request, model="") == ()
+    fits_and_is_valid(result, format_name, budget_tokens)
 
 
 def _chat(

@@ -55,14 +55,7 @@ def _lower_event(
     run_role: Role = own_role
     run: list[PlacedPart] = []
     for part, tokens in zip(event.parts, event.part_tokens, strict=True):
-        role = own_role
-        if not is_adk:
-            # Not by a call of its own: there are thousands of parts in a compile.
-            kind = type(part)
-            if kind is FunctionCall:
-                role = "model"
-            elif kind is FunctionResponse:
-                role = "user"
+        role = own_role if is_adk else _role(part, own_role)
         if not _is_said(part, role, event, inputs, report):
             continue
         if role != run_role:
@@ -81,6 +74,12 @@ def _content(role: Role, parts: tuple[PlacedPart, ...], event: Event) -> Content
         return Content(role, parts)
     response_seq = event.place.response_seq if event.place else None
     return Content(role, parts, response_seq, compiled_fingerprint=event.compiled_fingerprint)
+
+
+def _role(part: Part, own_role: Role) -> Role:
+    if isinstance(part, FunctionCall):
+        return "model"
+    return "user" if isinstance(part, FunctionResponse) else own_role
 
 
 def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report: Report) -> bool:

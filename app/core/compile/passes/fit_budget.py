@@ -74,14 +74,14 @@ def _settled_tokens(inputs: CompileInput) -> int:
 
 def nudge_allowance(contents: Contents, inputs: CompileInput) -> int:
     """Return at most how many tokens ``merge_turns`` will add."""
-    roles = ["model", *(content.role for content in contents), "model"]
-    return _nudge_tokens(inputs) * sum(pair == ("model", "model") for pair in pairwise(roles))
+    return _nudge_tokens(["model", *(content.role for content in contents), "model"], inputs)
 
 
-def _nudge_tokens(inputs: CompileInput) -> int:
-    """Return what stands between two model contents, at most."""
-    is_nudged = inputs.options.preset != "adk" and inputs.format.needs_alternation
-    return NUDGE_TOKENS if is_nudged else 0
+def _nudge_tokens(roles: Iterable[Role], inputs: CompileInput) -> int:
+    """Return at most how many tokens are put between neighbours of these roles."""
+    if inputs.options.preset == "adk" or not inputs.format.needs_alternation:
+        return 0
+    return NUDGE_TOKENS * sum(pair == ("model", "model") for pair in pairwise(roles))
 
 
 class _Cutter:
@@ -119,9 +119,8 @@ class _Cutter:
         for start in starts[1:]:
             left = [content for content in protected[done:start] if content.parts]
             # Pinned answers whose questions go may stand alone then.
-            saved += _tokens(self.contents[done:start]) - _tokens(left)
-            saved += self._nudges(self.contents[done:start], before="user" if done else "model")
-            saved -= self._nudges(left, before=kept[-1].role if kept else "model")
+            saved += self._cost(self.contents[done:start], after="model")
+            saved -= self._cost(left, after=kept[-1].role if kept else "model")
             kept += left
             done = start
             dropped = saved - estimate_tokens(LEFT_OUT_TEXT)
@@ -130,11 +129,10 @@ class _Cutter:
                     self._drop_before(start, kept, dropped)
                 return
 
-    def _nudges(self, contents: Sequence[Content], *, before: Role) -> int:
-        """Return the tokens of what ``merge_turns`` puts before these contents and between them."""
-        roles = [before, *(content.role for content in contents)]
-        pairs = sum(pair == ("model", "model") for pair in pairwise(roles))
-        return _nudge_tokens(self._inputs) * pairs
+    def _cost(self, contents: Sequence[Content], *, after: Role) -> int:
+        """Return the tokens of contents, and of what is put before and between them."""
+        roles = [after, *(content.role for content in contents)]
+        return _tokens(contents) + _nudge_tokens(roles, self._inputs)
 
     def _drop_before(self, start: int, kept: Sequence[Content], dropped: int) -> None:
         stays = {id(placed) for content in kept for placed in content.parts}

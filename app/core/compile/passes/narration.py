@@ -79,12 +79,11 @@ def narration(events: Events, inputs: CompileInput, report: Report) -> Events:
 
 def _is_all_own(events: Events, reader: Reader) -> bool:
     """Tell at a glance that nothing is foreign, as in every log of a single agent."""
-    own = (reader.agent, USER)
     for event in events:
-        if event.author not in own or event.is_live_session:
+        if event.is_live_session or is_foreign(event.author, reader):
             return False
         for owner in event.owners:
-            if owner is not None and owner.author not in own:
+            if owner is not None and is_foreign(owner.author, reader):
                 return False
     return True
 

@@ -65,7 +65,7 @@ def reasoning(contents: Contents, inputs: CompileInput, report: Report) -> Conte
 def _has_thoughts(contents: Contents) -> bool:
     for content in contents:
         for placed in content.parts:
-            if placed.part.thought and content.role == "model" and _is_thought(placed):
+            if placed.part.thought and _thoughts(content):
                 return True
     return False
 

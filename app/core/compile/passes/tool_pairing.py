@@ -118,16 +118,13 @@ class _Pairing:
                 has_calls = True
             elif kind is FunctionResponse:
                 has_results = True
-        # As `Event.is_model` tells, which would look at the parts once more.
-        is_said = event.role is not None and event.marker is None
-        is_model = is_said and (has_calls or event.has_model_role)
         if not has_results:
-            if is_model:
+            if event.is_model:
                 self._speak(event, event, has_calls=has_calls)
             else:
                 self._groups_and_events.append(event)
             return
-        if is_model:
+        if event.is_model:
             # The calls first: a result may stand in one event with its call.
             said: list[tuple[Part, int]] = [
                 (part, tokens)
