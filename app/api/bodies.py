@@ -164,11 +164,12 @@ DECODERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
 
 
 def _is_json(content_type: str) -> bool:
+    if not content_type.strip():
+        return True
     media_type = content_type.partition(";")[0].strip().lower()
-    is_named = media_type == JSON_TYPE or (
+    return media_type == JSON_TYPE or (
         media_type.startswith("application/") and media_type.endswith("+json")
     )
-    return is_named or not media_type
 
 
 def _text(data: bytes, kept: Collection[str]) -> str:

@@ -197,7 +197,8 @@ async def test_other_encodings_and_types_are_unsupported(api: Api) -> None:
     path = await api.session()
     problem = await refused(api, path, b"x", 415, headers={"Content-Encoding": "br"})
     assert problem["code"] == "unsupported_media_type"
-    await refused(api, path, b"a=b", 415, headers={"Content-Type": "text/plain"})
+    for media_type in ("text/plain", "json", ";;;", "; charset=utf-8"):
+        await refused(api, path, b"{}", 415, headers={"Content-Type": media_type})
 
 
 async def test_limits_are_settings(database_url: str) -> None:
