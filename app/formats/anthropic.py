@@ -34,9 +34,8 @@ from app.core.contents import (
     Role,
     Text,
 )
-from app.core.errors import InvalidEventError, InvalidInputError
+from app.core.errors import InvalidEventError
 from app.formats.anthropic_rules import (
-    IMAGE_TYPES,
     MAX_CALL_ID_LENGTH,
     MAX_NAME_LENGTH,
     is_block_accepted,
@@ -53,12 +52,15 @@ from app.formats.fields import (
 )
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
+    PDF,
     UNKNOWN_IMAGE,
+    bare_mime_type,
     decode_text,
     encode_text,
-    is_web_url,
+    is_image_or_document,
     mime_type_of,
 )
+from app.formats.tools import named_and_described, parameters_of, read_tool
 from app.formats.wording import code_words, left_out_words, native_event, said, user_events
 
 __all__ = ["ANTHROPIC", "Anthropic", "convert_item", "validate"]
@@ -66,7 +68,6 @@ __all__ = ["ANTHROPIC", "Anthropic", "convert_item", "validate"]
 JsonObject: TypeAlias = dict[str, Json]
 
 _PROVIDER: Final = "anthropic"
-_PDF: Final = "application/pdf"
 #: What a caller may not smuggle past the rules of pairing and signing.
 _MODELLED: Final = frozenset({"text", "thinking", "tool_result", "tool_use"})
 
@@ -231,7 +232,7 @@ def _document_part(block: JsonObject, pointer: str) -> JsonObject:
             return {"inline_data": {"mime_type": "text/plain", "data": data, **named}}
         case "url":
             url = read_string(source.get("url"), f"{pointer}/source/url")
-            return {"file_data": {"file_uri": url, "mime_type": _PDF, **named}}
+            return {"file_data": {"file_uri": url, "mime_type": PDF, **named}}
         case _:
             return _opaque(block, "document", text=_told(block))
 
@@ -274,39 +275,16 @@ def _told(block: JsonObject) -> str:
 class Anthropic:
     """The Messages format. See the module for what has no place in it."""
 
-    @property
-    def name(self) -> str:
-        return "anthropic"
-
-    @property
-    def history_field(self) -> str:
-        return "messages"
-
-    @property
-    def merges_turns(self) -> bool:
-        # All results of one assistant message must stand in the one message after it.
-        return True
-
-    @property
-    def needs_alternation(self) -> bool:
-        return True
-
-    @property
-    def refuses_blank_text(self) -> bool:
-        return True
-
-    @property
-    def refuses_thought_last(self) -> bool:
-        # Left by a response that broke off: the block proves what never came.
-        return True
-
-    @property
-    def needs_ids(self) -> bool:
-        return True
-
-    @property
-    def limited_media(self) -> None:
-        return None
+    name: str = "anthropic"
+    history_field: str = "messages"
+    #: All results of one assistant message must stand in the one message after it.
+    merges_turns: bool = True
+    needs_alternation: bool = True
+    refuses_blank_text: bool = True
+    #: Left by a response that broke off: the block proves what never came.
+    refuses_thought_last: bool = True
+    needs_ids: bool = True
+    limited_media: None = None
 
     def emit_id(self, call_id: str) -> str:
         return fit_identifier(call_id, limit=MAX_CALL_ID_LENGTH)
@@ -327,7 +305,7 @@ class Anthropic:
             case Text():
                 return bool(part.text.strip())
             case InlineData() | FileData():
-                return role == "user" and _is_taken(part)
+                return role == "user" and is_image_or_document(part)
             case ExecutableCode() | CodeExecutionResult():
                 return True
 
@@ -454,30 +432,10 @@ def _result_fragment(response: FunctionResponse) -> str:
     return json_array([*blocks, *map(_media_fragment, response.media)])
 
 
-def _mime_type(part: InlineData | FileData) -> str:
-    mime_type = part.mime_type or (
-        mime_type_of(part.file_uri) if isinstance(part, FileData) else ""
-    )
-    return (mime_type or "").lower().partition(";")[0].strip()
-
-
-def _is_taken(part: InlineData | FileData) -> bool:
-    """Tell whether a user message has a place for the media."""
-    mime_type = _mime_type(part)
-    if isinstance(part, FileData):
-        is_known = mime_type.startswith("image/") or mime_type == _PDF
-        return is_known and is_web_url(part.file_uri)
-    if not part.data:
-        return False
-    if mime_type.startswith("text/"):
-        return bool((decode_text(part.data) or "").strip())
-    return mime_type in IMAGE_TYPES or mime_type == _PDF
-
-
 def _media_fragment(part: InlineData | FileData) -> str:
     """Return the block that carries the media, or tells that it is missing."""
-    mime_type = _mime_type(part)
-    if not _is_taken(part):
+    mime_type = bare_mime_type(part)
+    if not is_image_or_document(part):
         return _text_fragment(left_out_words(part, mime_type))
     if isinstance(part, FileData):
         source = f'{{"type":"url","url":{json_string(part.file_uri)}}}'
@@ -497,19 +455,12 @@ def _document(source: str, title: str | None) -> str:
 
 
 def _tool(text: str, index: int) -> str:
-    tool = json.loads(text)
-    pointer = f"/tools/{index}"
-    if not isinstance(tool, dict):
-        raise InvalidInputError("a tool must be an object", pointer=pointer)
+    tool = read_tool(text, index)
     # A tool of the provider's own is named by its type and has no schema.
     if isinstance(tool.get("input_schema"), dict) or tool.get("type") not in (None, "function"):
         return text
-    name = tool.get("name")
-    if not isinstance(name, str) or not name:
-        raise InvalidInputError("a tool needs a name", pointer=f"{pointer}/name")
-    schema = tool.get("parameters") or {"type": "object", "properties": {}}
-    described = {"description": tool["description"]} if tool.get("description") else {}
-    return canonical_json({"name": name, **described, "input_schema": schema})
+    schema = parameters_of(tool)
+    return canonical_json({**named_and_described(tool, index), "input_schema": schema})
 
 
 def _messages(contents: Iterable[RenderedContent]) -> Iterator[str]:

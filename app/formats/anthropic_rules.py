@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json
-from app.formats.media import is_web_url
+from app.formats.media import IMAGE_TYPES, PDF, is_web_url
 from app.formats.violations import Violation, is_filled
 
 Violations: TypeAlias = Iterator[Violation]
@@ -20,7 +20,6 @@ MAX_CALL_ID_LENGTH: Final = 64
 MAX_NAME_LENGTH: Final = 64
 MAX_BREAKPOINTS: Final = 4
 
-IMAGE_TYPES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 
 # 128 is what current models take; we emit no more than 64, which every one takes.
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -212,7 +211,7 @@ def _media(block: JsonObject, kind: str, path: str) -> Violations:
 def _is_source_accepted(source: JsonObject, kind: str) -> bool:
     match source.get("type"):
         case "base64":
-            accepted = IMAGE_TYPES if kind == "image" else {"application/pdf"}
+            accepted = IMAGE_TYPES if kind == "image" else {PDF}
             return source.get("media_type") in accepted and is_filled(source.get("data"))
         case "url":
             url = source.get("url")

@@ -45,7 +45,7 @@ from app.core.contents import (
     Role,
     Text,
 )
-from app.core.errors import InvalidEventError, InvalidInputError
+from app.core.errors import InvalidEventError
 from app.formats.bedrock_rules import (
     FORMATS_BY_KIND,
     LIMITED_KINDS,
@@ -68,7 +68,8 @@ from app.formats.fields import (
     refuse_members,
 )
 from app.formats.identifiers import fit_identifier
-from app.formats.media import decode_text, encode_text, mime_type_of
+from app.formats.media import bare_mime_type, decode_text, encode_text
+from app.formats.tools import named_and_described, parameters_of, read_tool
 from app.formats.wording import code_words, left_out_words, native_event, said, user_events
 
 __all__ = ["BEDROCK", "Bedrock", "convert_item", "validate"]
@@ -320,42 +321,32 @@ _OUTSIDE_NAMES: Final = re.compile(r"[^a-zA-Z0-9()\[\]]+")
 _ADDED_TO_NAME: Final = re.compile(r"( [0-9a-f]+-\d+)+$")
 
 
+def _limited_kind(part: Part) -> MediaKind | None:
+    kind: str | None = None
+    if isinstance(part, Opaque):
+        kind = part.type if _verbatim_block(part, "user") else None
+    elif isinstance(part, InlineData | FileData) and _is_taken(part):
+        known = _kind_and_format(part)
+        kind = known[0] if known else None
+    return LIMITED_KINDS.get(kind or "")
+
+
+_LIMITED_MEDIA: Final = LimitedMedia(_limited_kind, media_limits)
+
+
 @dataclass(frozen=True, slots=True)
 class Bedrock:
     """The Converse format. See the module for what has no place in it."""
 
-    @property
-    def name(self) -> str:
-        return "bedrock"
-
-    @property
-    def history_field(self) -> str:
-        return "messages"
-
-    @property
-    def merges_turns(self) -> bool:
-        # All results of one assistant message must stand in the one message after it.
-        return True
-
-    @property
-    def needs_alternation(self) -> bool:
-        return True
-
-    @property
-    def refuses_blank_text(self) -> bool:
-        return True
-
-    @property
-    def refuses_thought_last(self) -> bool:
-        return True
-
-    @property
-    def needs_ids(self) -> bool:
-        return True
-
-    @property
-    def limited_media(self) -> LimitedMedia:
-        return _LIMITED_MEDIA
+    name: str = "bedrock"
+    history_field: str = "messages"
+    #: All results of one assistant message must stand in the one message after it.
+    merges_turns: bool = True
+    needs_alternation: bool = True
+    refuses_blank_text: bool = True
+    refuses_thought_last: bool = True
+    needs_ids: bool = True
+    limited_media: LimitedMedia = _LIMITED_MEDIA
 
     def emit_id(self, call_id: str) -> str:
         # Dots and colons are in the model's charset, but not in that of every model behind it.
@@ -529,10 +520,7 @@ def _result_blocks(response: FunctionResponse, suffix: str) -> Iterator[str]:
 
 def _kind_and_format(part: InlineData | FileData) -> tuple[str, str] | None:
     """Return the kind of block that the media is, and its format there; None when it is none."""
-    mime_type = part.mime_type or (
-        mime_type_of(part.file_uri) if isinstance(part, FileData) else ""
-    )
-    mime_type = (mime_type or "").lower().partition(";")[0].strip()
+    mime_type = bare_mime_type(part)
     for kind, formats in FORMATS_BY_KIND.items():
         for name, known in formats.items():
             if known == mime_type:
@@ -550,19 +538,6 @@ def _is_taken(part: InlineData | FileData) -> bool:
     if known[1] == "txt":
         return bool((decode_text(part.data) or "").strip())
     return bool(part.data)
-
-
-def _limited_kind(part: Part) -> MediaKind | None:
-    kind: str | None = None
-    if isinstance(part, Opaque):
-        kind = part.type if _verbatim_block(part, "user") else None
-    elif isinstance(part, InlineData | FileData) and _is_taken(part):
-        known = _kind_and_format(part)
-        kind = known[0] if known else None
-    return LIMITED_KINDS.get(kind or "")
-
-
-_LIMITED_MEDIA: Final = LimitedMedia(_limited_kind, media_limits)
 
 
 def _is_document(part: Part) -> bool:
@@ -599,20 +574,12 @@ def _document_name(part: InlineData | FileData, suffix: str) -> str:
 
 
 def _tool(text: str, index: int) -> str:
-    tool = json.loads(text)
-    pointer = f"/tools/{index}"
-    if not isinstance(tool, dict):
-        raise InvalidInputError("a tool must be an object", pointer=pointer)
+    tool = read_tool(text, index)
     if kind_of(tool) in ("cachePoint", "systemTool", "toolSpec"):
         return text
-    name = tool.get("name")
-    if not isinstance(name, str) or not name:
-        raise InvalidInputError("a tool needs a name", pointer=f"{pointer}/name")
-    described = {"description": tool["description"]} if tool.get("description") else {}
-    schema = tool.get("parameters") or {"type": "object", "properties": {}}
-    return canonical_json(
-        {"toolSpec": {"name": name, **described, "inputSchema": {"json": schema}}}
-    )
+    schema: JsonObject = {"json": parameters_of(tool)}
+    named = named_and_described(tool, index)
+    return canonical_json({"toolSpec": {**named, "inputSchema": schema}})
 
 
 # Assembling. A message is made of the fragments as they are, but for documents, whose names say

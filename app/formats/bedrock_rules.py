@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from app.core.canonical import Json
 from app.core.compile.media import MediaKind, MediaLimit, MediaLimits, is_too_large
 from app.core.copying import replace
+from app.formats.media import PDF
 from app.formats.violations import Violation, is_filled
 
 Violations: TypeAlias = Iterator[Violation]
@@ -26,7 +27,6 @@ MAX_BREAKPOINTS: Final = 4
 #: and newer models take more: a bound. Which megabyte is meant is not said: the smaller one.
 _IMAGES: Final = MediaLimit(most=20, max_bytes=3_750_000, max_edge=8_000)
 _DOCUMENTS: Final = MediaLimit(most=5, max_bytes=4_500_000)
-_PDF: Final = "application/pdf"
 LIMITED_KINDS: Final[Mapping[str, MediaKind]] = {"document": "document", "image": "image"}
 
 #: Name of a format to its media type, by kind of block (botocore 1.44's model, 2026-11-29). Of two
@@ -120,10 +120,10 @@ def media_limits(model: str) -> MediaLimits:
     """Return what a request may hold for a model; of an unknown one the least."""
     documents = _DOCUMENTS
     if _LARGE_PDF.search(model):
-        documents = replace(_DOCUMENTS, any_size=frozenset({_PDF}))
+        documents = replace(_DOCUMENTS, any_size=frozenset({PDF}))
     elif _LARGE_PDF_AND_DOCX.search(model):
         documents = replace(
-            _DOCUMENTS, any_size=frozenset({_PDF, FORMATS_BY_KIND["document"]["docx"]})
+            _DOCUMENTS, any_size=frozenset({PDF, FORMATS_BY_KIND["document"]["docx"]})
         )
     return {"document": documents, "image": _IMAGES}
 

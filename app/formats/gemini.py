@@ -36,7 +36,6 @@ from app.core.contents import (
     Role,
     Text,
 )
-from app.core.errors import InvalidInputError
 from app.formats.fields import Fields, Shape, camel, json_array, json_object, refuse_deep
 from app.formats.gemini_rules import (
     MAX_NAME_LENGTH,
@@ -48,6 +47,7 @@ from app.formats.gemini_rules import (
 )
 from app.formats.identifiers import fit_identifier
 from app.formats.parts import SERVER_TOOL_TYPES
+from app.formats.tools import named_and_described, read_tool
 
 __all__ = ["GEMINI", "Gemini", "convert_item", "validate"]
 
@@ -413,16 +413,11 @@ def _extra(text: str) -> str:
 
 def _tool(text: str, index: int) -> str | None:
     """Return the declaration of a tool of ours; None for one in the provider's own shape."""
-    tool = json.loads(text)
-    pointer = f"/tools/{index}"
-    if not isinstance(tool, dict) or not tool:
-        raise InvalidInputError("a tool must be an object", pointer=pointer)
-    name = tool.get("name")
-    if name is None and not {"description", "parameters"} & tool.keys():
+    tool = read_tool(text, index)
+    is_ours = tool.get("name") is not None or {"description", "parameters"} & tool.keys()
+    if tool and not is_ours:
         return None
-    if not isinstance(name, str) or not name:
-        raise InvalidInputError("a tool needs a name", pointer=f"{pointer}/name")
-    declaration = {key: tool[key] for key in ("name", "description") if tool.get(key)}
+    declaration = named_and_described(tool, index)
     if tool.get("parameters") is not None:
         declaration["parametersJsonSchema"] = tool["parameters"]
     return canonical_json(declaration)

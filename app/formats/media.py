@@ -6,8 +6,13 @@ import re
 from typing import Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from app.core.contents import FileData, InlineData
+
 _DATA_URL: Final = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),(.*)", re.DOTALL | re.IGNORECASE)
 
+#: Images that Anthropic and OpenAI decode.
+IMAGE_TYPES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+PDF: Final = "application/pdf"
 #: What an image is when nothing says which kind.
 UNKNOWN_IMAGE: Final = "image/*"
 
@@ -15,7 +20,7 @@ _MIME_BY_EXTENSION: Final = {
     "gif": "image/gif",
     "jpeg": "image/jpeg",
     "jpg": "image/jpeg",
-    "pdf": "application/pdf",
+    "pdf": PDF,
     "png": "image/png",
     "webp": "image/webp",
 }
@@ -39,6 +44,27 @@ def mime_type_of(uri: str) -> str | None:
     except ValueError:
         return None
     return _MIME_BY_EXTENSION.get(path.rpartition(".")[2].lower())
+
+
+def bare_mime_type(part: InlineData | FileData) -> str:
+    """Return a part's media type, lower case and without attributes; by its file's name where it
+    does not say, empty where that tells nothing."""
+    known = part.mime_type or (mime_type_of(part.file_uri) if isinstance(part, FileData) else None)
+    return (known or "").lower().partition(";")[0].strip()
+
+
+def is_image_or_document(part: InlineData | FileData) -> bool:
+    """Tell whether it is an image, a PDF or a text that says something, here or on the web: what
+    Messages and Responses take in a user message."""
+    mime_type = bare_mime_type(part)
+    if isinstance(part, FileData):
+        is_known = mime_type.startswith("image/") or mime_type == PDF
+        return is_known and is_web_url(part.file_uri)
+    if not part.data:
+        return False
+    if mime_type.startswith("text/"):
+        return bool((decode_text(part.data) or "").strip())
+    return mime_type in IMAGE_TYPES or mime_type == PDF
 
 
 def is_web_url(uri: str) -> bool:

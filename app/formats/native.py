@@ -3,7 +3,6 @@
 It has a place for everything and refuses nothing, so what it answers is what the compiler made.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,10 +10,11 @@ from typing import Final
 from app.core.canonical import Json, json_string
 from app.core.compile.inputs import NO_MARKS, HeadMarks, RenderedContent
 from app.core.contents import Part, Role
-from app.core.errors import InvalidEventError, InvalidInputError
+from app.core.errors import InvalidEventError
 from app.formats.adk_files import convert_item
 from app.formats.fields import json_array, refuse_deep
 from app.formats.parts import native_part_text, parse_content
+from app.formats.tools import read_tool
 from app.formats.violations import Violation
 
 __all__ = ["NATIVE", "Native", "convert_item", "validate"]
@@ -54,8 +54,7 @@ class Native:
             InvalidInputError: a tool is no object.
         """
         for index, text in enumerate(tools):
-            if not isinstance(json.loads(text), dict):
-                raise InvalidInputError("a tool must be an object", pointer=f"/tools/{index}")
+            read_tool(text, index)
         return json_array(tools) if tools else ""
 
     def takes_marker(self, part: Part, role: Role) -> bool:

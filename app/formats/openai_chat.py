@@ -37,7 +37,7 @@ from app.core.contents import (
     Role,
     Text,
 )
-from app.core.errors import InvalidEventError, InvalidInputError
+from app.core.errors import InvalidEventError
 from app.formats.fields import (
     json_array,
     lines_of,
@@ -49,7 +49,10 @@ from app.formats.fields import (
 )
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
+    IMAGE_TYPES,
+    PDF,
     UNKNOWN_IMAGE,
+    bare_mime_type,
     decode_text,
     is_web_url,
     mime_type_of,
@@ -57,13 +60,13 @@ from app.formats.media import (
 )
 from app.formats.openai_chat_rules import (
     AUDIO_FORMATS,
-    IMAGE_TYPES,
     MAX_CALL_ID_LENGTH,
     MAX_NAME_LENGTH,
     is_json,
     is_part_accepted,
     validate,
 )
+from app.formats.tools import read_tool, tool_name
 from app.formats.wording import code_words, left_out_words, said
 
 __all__ = ["OPENAI_CHAT", "OpenAIChat", "convert_item", "validate"]
@@ -71,7 +74,6 @@ __all__ = ["OPENAI_CHAT", "OpenAIChat", "convert_item", "validate"]
 JsonObject: TypeAlias = dict[str, Json]
 
 _PROVIDER: Final = "openai"
-_PDF: Final = "application/pdf"
 
 # ---------------------------------------------------------------------------------------- inbound
 
@@ -209,7 +211,7 @@ def _file_part(part: JsonObject, pointer: str) -> JsonObject:
     if not isinstance(data, str):
         # Uploaded there: the id means nothing to anyone else.
         return _opaque("file", part, text=f"[file {name}]" if name else "")
-    mime_type, encoded = split_data_url(data) or (mime_type_of(name) or _PDF, data)
+    mime_type, encoded = split_data_url(data) or (mime_type_of(name) or PDF, data)
     inline: JsonObject = {"mime_type": mime_type, "data": encoded}
     if name:
         inline["display_name"] = name
@@ -329,38 +331,15 @@ _MARKED_END: Final = f",{_BREAKPOINT}}}"
 class OpenAIChat:
     """The Chat Completions format. See the module for what has no place in it."""
 
-    @property
-    def name(self) -> str:
-        return "openai_chat"
-
-    @property
-    def history_field(self) -> str:
-        return "messages"
-
-    @property
-    def merges_turns(self) -> bool:
-        return False
-
-    @property
-    def needs_alternation(self) -> bool:
-        return False
-
-    @property
-    def refuses_blank_text(self) -> bool:
-        # The API itself is lenient, several compatible ones are not (PROVIDERS.md §9.6).
-        return True
-
-    @property
-    def refuses_thought_last(self) -> bool:
-        return False
-
-    @property
-    def needs_ids(self) -> bool:
-        return True
-
-    @property
-    def limited_media(self) -> None:
-        return None
+    name: str = "openai_chat"
+    history_field: str = "messages"
+    merges_turns: bool = False
+    needs_alternation: bool = False
+    #: The API itself is lenient, several compatible ones are not (PROVIDERS.md §9.6).
+    refuses_blank_text: bool = True
+    refuses_thought_last: bool = False
+    needs_ids: bool = True
+    limited_media: None = None
 
     def emit_id(self, call_id: str) -> str:
         return fit_identifier(call_id, limit=MAX_CALL_ID_LENGTH, any_character=True)
@@ -495,21 +474,16 @@ def _tail(fragments: Iterable[str]) -> str:
     return "," + ",".join(fragments) + "]"
 
 
-def _mime_type(part: InlineData) -> str:
-    return part.mime_type.lower().partition(";")[0].strip()
-
-
 def _is_taken(part: InlineData | FileData) -> bool:
     """Tell whether a user message has a place for the media."""
+    mime_type = bare_mime_type(part)
     if isinstance(part, FileData):
-        mime_type = part.mime_type or mime_type_of(part.file_uri) or ""
         return is_web_url(part.file_uri) and mime_type.startswith("image/")
     if not part.data:
         return False
-    mime_type = _mime_type(part)
     if mime_type.startswith("text/"):
         return bool((decode_text(part.data) or "").strip())
-    return mime_type in IMAGE_TYPES or mime_type in AUDIO_FORMATS or mime_type == _PDF
+    return mime_type in IMAGE_TYPES or mime_type in AUDIO_FORMATS or mime_type == PDF
 
 
 def _media_fragment(part: InlineData | FileData) -> str:
@@ -518,7 +492,7 @@ def _media_fragment(part: InlineData | FileData) -> str:
         return _text_fragment(left_out_words(part))
     if isinstance(part, FileData):
         return _image_fragment(part.file_uri)
-    mime_type = _mime_type(part)
+    mime_type = bare_mime_type(part)
     if mime_type in IMAGE_TYPES:
         return _image_fragment(f"data:{mime_type};base64,{part.data}")
     if mime_type in AUDIO_FORMATS:
@@ -526,7 +500,7 @@ def _media_fragment(part: InlineData | FileData) -> str:
             f'{{"type":"input_audio","input_audio":{{"data":{json_string(part.data)},'
             f'"format":{json_string(AUDIO_FORMATS[mime_type])}}}}}'
         )
-    if mime_type == _PDF:
+    if mime_type == PDF:
         return (
             f'{{"type":"file","file":{{"file_data":'
             f"{json_string(f'data:{mime_type};base64,{part.data}')},"
@@ -540,15 +514,10 @@ def _image_fragment(url: str) -> str:
 
 
 def _tool(text: str, index: int) -> str:
-    tool = json.loads(text)
-    pointer = f"/tools/{index}"
-    if not isinstance(tool, dict):
-        raise InvalidInputError("a tool must be an object", pointer=pointer)
+    tool = read_tool(text, index)
     if isinstance(tool.get("function"), dict) or tool.get("type") in ("function", "custom"):
         return text
-    name = tool.get("name")
-    if not isinstance(name, str) or not name:
-        raise InvalidInputError("a tool needs a name", pointer=f"{pointer}/name")
+    tool_name(tool, index)
     kept = ("name", "description", "parameters", "strict")
     function = {key: tool[key] for key in kept if tool.get(key) is not None}
     return canonical_json({"type": "function", "function": function})

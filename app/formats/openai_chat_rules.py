@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json
-from app.formats.media import is_web_url, split_data_url
+from app.formats.media import IMAGE_TYPES, is_web_url, split_data_url
 from app.formats.violations import Violation
 
 Violations: TypeAlias = Iterator[Violation]
@@ -22,7 +22,6 @@ MAX_NAME_LENGTH: Final = 64
 #: Explicit cache breakpoints: the provider writes this many per request.
 MAX_BREAKPOINTS: Final = 4
 
-IMAGE_TYPES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 #: Media type to the provider's name of the format.
 AUDIO_FORMATS: Final = {
     "audio/mp3": "mp3",

@@ -46,7 +46,7 @@ from app.core.contents import (
     Text,
 )
 from app.core.copying import replace
-from app.core.errors import InvalidEventError, InvalidInputError
+from app.core.errors import InvalidEventError
 from app.formats.fields import (
     json_array,
     json_object,
@@ -59,13 +59,15 @@ from app.formats.fields import (
 )
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
+    PDF,
     UNKNOWN_IMAGE,
+    bare_mime_type,
     decode_text,
-    is_web_url,
+    is_image_or_document,
     mime_type_of,
     split_data_url,
 )
-from app.formats.openai_chat_rules import IMAGE_TYPES, MAX_NAME_LENGTH, is_json
+from app.formats.openai_chat_rules import MAX_NAME_LENGTH, is_json
 from app.formats.openai_responses_rules import (
     ID_PREFIXES,
     MAX_CALL_ID_LENGTH,
@@ -77,6 +79,7 @@ from app.formats.openai_responses_rules import (
     reasons,
     validate,
 )
+from app.formats.tools import named_and_described, parameters_of, read_tool
 from app.formats.wording import code_words, left_out_words
 
 __all__ = ["OPENAI_RESPONSES", "OpenAIResponses", "convert_item", "validate"]
@@ -84,7 +87,6 @@ __all__ = ["OPENAI_RESPONSES", "OpenAIResponses", "convert_item", "validate"]
 JsonObject: TypeAlias = dict[str, Json]
 
 _PROVIDER: Final = "openai"
-_PDF: Final = "application/pdf"
 _CUSTOM: Final = "custom_tool_call"
 _OUTPUTS: Final = frozenset(OUTPUT_TYPES.values())
 #: What a client or its user puts into the conversation.
@@ -293,11 +295,11 @@ def _file_part(part: JsonObject, pointer: str) -> JsonObject:
     named: JsonObject = {"display_name": name} if name else {}
     if part.get("file_url") is not None:
         url = read_string(part["file_url"], f"{pointer}/file_url")
-        return {"file_data": {"file_uri": url, "mime_type": mime_type_of(url) or _PDF, **named}}
+        return {"file_data": {"file_uri": url, "mime_type": mime_type_of(url) or PDF, **named}}
     data = part.get("file_data")
     if not isinstance(data, str):
         return _opaque("input_file", part, text=f"[file {name}]" if name else "[file]")
-    mime_type, encoded = split_data_url(data) or (mime_type_of(name) or _PDF, data)
+    mime_type, encoded = split_data_url(data) or (mime_type_of(name) or PDF, data)
     return {"inline_data": {"mime_type": mime_type, "data": encoded, **named}}
 
 
@@ -400,38 +402,15 @@ _CUSTOM_OUTPUT_HEAD: Final = '{"type":"custom_tool_call_output",'
 class OpenAIResponses:
     """The Responses format. See the module for what has no place in it."""
 
-    @property
-    def name(self) -> str:
-        return "openai_responses"
-
-    @property
-    def history_field(self) -> str:
-        return "input"
-
-    @property
-    def merges_turns(self) -> bool:
-        return False
-
-    @property
-    def needs_alternation(self) -> bool:
-        return False
-
-    @property
-    def refuses_blank_text(self) -> bool:
-        return True
-
-    @property
-    def refuses_thought_last(self) -> bool:
-        # Reasoning without the item that it led to is refused.
-        return True
-
-    @property
-    def needs_ids(self) -> bool:
-        return True
-
-    @property
-    def limited_media(self) -> None:
-        return None
+    name: str = "openai_responses"
+    history_field: str = "input"
+    merges_turns: bool = False
+    needs_alternation: bool = False
+    refuses_blank_text: bool = True
+    #: Reasoning without the item that it led to is refused.
+    refuses_thought_last: bool = True
+    needs_ids: bool = True
+    limited_media: None = None
 
     def emit_id(self, call_id: str) -> str:
         return fit_identifier(call_id, limit=MAX_CALL_ID_LENGTH, any_character=True)
@@ -452,7 +431,7 @@ class OpenAIResponses:
             case Text():
                 return bool(part.text.strip())
             case InlineData() | FileData():
-                return role == "user" and _is_taken(part)
+                return role == "user" and is_image_or_document(part)
             case ExecutableCode() | CodeExecutionResult():
                 return True
 
@@ -661,41 +640,21 @@ def _output_fragment(response: FunctionResponse) -> str:
     return json_array([*parts, *map(_media_fragment, response.media)])
 
 
-def _mime_type(part: InlineData | FileData) -> str:
-    mime_type = part.mime_type or (
-        mime_type_of(part.file_uri) if isinstance(part, FileData) else ""
-    )
-    return (mime_type or "").lower().partition(";")[0].strip()
-
-
-def _is_taken(part: InlineData | FileData) -> bool:
-    """Tell whether a user message has a place for the media."""
-    mime_type = _mime_type(part)
-    if isinstance(part, FileData):
-        is_known = mime_type.startswith("image/") or mime_type == _PDF
-        return is_known and is_web_url(part.file_uri)
-    if not part.data:
-        return False
-    if mime_type.startswith("text/"):
-        return bool((decode_text(part.data) or "").strip())
-    return mime_type in IMAGE_TYPES or mime_type == _PDF
-
-
 def _media_fragment(part: InlineData | FileData) -> str:
     """Return the piece of a message that carries the media, or tells that it is missing."""
-    mime_type = _mime_type(part)
-    if not _is_taken(part):
+    mime_type = bare_mime_type(part)
+    if not is_image_or_document(part):
         text = json_string(left_out_words(part, mime_type))
         return f'{{"type":"input_text","text":{text}}}'
     if isinstance(part, FileData):
-        if mime_type == _PDF:
+        if mime_type == PDF:
             return f'{{"type":"input_file","file_url":{json_string(part.file_uri)}}}'
         return _image_fragment(part.file_uri)
     if mime_type.startswith("text/"):
         text = json_string(clean_text(decode_text(part.data) or ""))
         return f'{{"type":"input_text","text":{text}}}'
     url = f"data:{mime_type};base64,{part.data}"
-    if mime_type == _PDF:
+    if mime_type == PDF:
         name = json_string(part.display_name or "document.pdf")
         return f'{{"type":"input_file","filename":{name},"file_data":{json_string(url)}}}'
     return _image_fragment(url)
@@ -706,23 +665,14 @@ def _image_fragment(url: str) -> str:
 
 
 def _tool(text: str, index: int) -> str:
-    tool = json.loads(text)
-    pointer = f"/tools/{index}"
-    if not isinstance(tool, dict):
-        raise InvalidInputError("a tool must be an object", pointer=pointer)
+    tool = read_tool(text, index)
     # A tool of the provider's own is named by its type.
     if tool.get("type") is not None and not isinstance(tool.get("function"), dict):
         return text
-    name = tool.get("name")
-    if not isinstance(name, str) or not name:
-        raise InvalidInputError("a tool needs a name", pointer=f"{pointer}/name")
-    described = {"description": tool["description"]} if tool.get("description") else {}
-    schema = tool.get("parameters") or {"type": "object", "properties": {}}
+    named = named_and_described(tool, index)
     # Strict unless it says otherwise, and few schemas are written for that.
-    is_strict = tool.get("strict") is True
-    return canonical_json(
-        {"type": "function", "name": name, **described, "parameters": schema, "strict": is_strict}
-    )
+    strict = {"parameters": parameters_of(tool), "strict": tool.get("strict") is True}
+    return canonical_json({"type": "function", **named, **strict})
 
 
 # Assembling. An item is made of the fragments as they are. What is looked at beside a fragment is

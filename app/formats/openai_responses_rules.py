@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from app.core.canonical import Json
-from app.formats.media import is_web_url, split_data_url
-from app.formats.openai_chat_rules import IMAGE_TYPES, MAX_BREAKPOINTS, MAX_NAME_LENGTH, is_json
+from app.formats.media import IMAGE_TYPES, is_web_url, split_data_url
+from app.formats.openai_chat_rules import MAX_BREAKPOINTS, MAX_NAME_LENGTH, is_json
 from app.formats.violations import Violation, is_filled
 
 Violations: TypeAlias = Iterator[Violation]

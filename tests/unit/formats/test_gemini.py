@@ -361,7 +361,7 @@ def test_tools_of_ours_are_the_declarations_of_one_tool() -> None:
 
 @pytest.mark.parametrize(
     ("tool", "pointer"),
-    [("3", "/tools/0"), ("{}", "/tools/0"), ('{"description":"d"}', "/tools/0/name")],
+    [("3", "/tools/0"), ("{}", "/tools/0/name"), ('{"description":"d"}', "/tools/0/name")],
 )
 def test_wrong_tool_is_named(tool: str, pointer: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
