@@ -64,12 +64,14 @@ class Session:
         return plan_compaction(facts, policy, moment=moment, wanted=wanted, is_asked=is_asked)
 
     def fold(self, plan: Plan, *, tokens: int = 1, said: str = "sum") -> int:
-        """Append the fold, each section of so many tokens; return its seq."""
+        """Append the fold, each section that is made of so many tokens; return its seq."""
         summaries: Mapping[Lane, tuple[Part, ...]] = {
             section.lane: (Text(text=f"{said} {section.covers}"),) for section in plan.sections
         }
         self.append(Event(author="user", request=plan.fold_request(summaries)))
-        self._count(tokens)
+        self.size_fold(
+            {each.lane: each.tokens if each.is_kept else tokens for each in plan.sections}
+        )
         return self.head_seq
 
     def fold_all(self, policy: CompactionPolicy, *, tokens: int = 1, most: int = 100) -> list[Plan]:
@@ -99,16 +101,15 @@ class Session:
         if sum(sizes[each.lane] for each in left) >= sum(each.tokens_before for each in left):
             return None
         seq = self.fold(replace(plan, sections=tuple(left)))
-        self._count(sizes)
+        self.size_fold(sizes)
         return seq
 
-    def _count(self, tokens: int | Mapping[Lane, int]) -> None:
+    def size_fold(self, tokens: Mapping[Lane, int]) -> None:
         """Give the newest fold's sections their tokens, as an append does."""
         event = self._events[-1]
         assert isinstance(event.marker, Fold)
         sections = tuple(
-            replace(section, tokens=tokens if isinstance(tokens, int) else tokens[section.lane])
-            for section in event.marker.sections
+            replace(section, tokens=tokens[section.lane]) for section in event.marker.sections
         )
         marker = replace(event.marker, sections=sections)
         self._events[-1] = replace(event, marker=marker)

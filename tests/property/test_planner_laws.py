@@ -73,9 +73,14 @@ policies = st.one_of(
 
 
 def session_of(drawn: Sequence[Step]) -> Session:
-    """Append the steps, each event of the same size."""
+    """Append the steps, each event of the same size, and each summary of a token."""
     sent, _ = build(drawn)
-    return Session(*(_sized(event) for event in sent))
+    session = Session()
+    for event in sent:
+        session.append(_sized(event))
+        if isinstance(session.log.events[-1].marker, Fold):
+            session.size_fold(dict.fromkeys((each.lane for each in session.last_fold.sections), 1))
+    return session
 
 
 def _sized(event: Event) -> Event:

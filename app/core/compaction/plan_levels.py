@@ -1,10 +1,13 @@
-"""Levels: as many folds of one level as the policy says, side by side, become one of the next."""
+"""Levels: once a lane has as many sections of one level side by side as the policy says, their
+folds become one of the next."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.search import Search
 from app.core.compaction.view import PlanView, ShownFold
+from app.core.lanes import Lane
 from app.core.ranges import intersect
 
 
@@ -28,23 +31,26 @@ def plan_fanout(search: Search) -> Plan | Nothing:
     refused = search.nothing()
     if refused.reason != "nothing_live":
         return refused
-    return Nothing("not_enough_folds", f"fewer than {fanout} folds of one level side by side")
+    return Nothing("not_enough_folds", f"no lane has {fanout} folds of one level side by side")
 
 
 def _siblings(view: PlanView, fanout: int) -> Iterable[list[ShownFold]]:
-    """Yield the groups of ``fanout`` neighbours of one level, lowest level and oldest first.
+    """Yield the groups of neighbours of one level in which some lane has ``fanout`` sections,
+    lowest level and oldest first.
 
-    Lower folds between two of them, of what was unfolded and folded again, come along.
+    By lane: folds that have none in common would stay as many summaries as they are. Lower folds
+    between two of them, of what was unfolded and folded again, come along.
     """
     for level in sorted({shown.fold.level for shown in view.folds}):
         run: list[ShownFold] = []
-        peers = 0
+        peers: Counter[Lane] = Counter()
         for shown in view.folds:
             if shown.fold.level > level:
-                run, peers = [], 0
+                run, peers = [], Counter()
             elif run or shown.fold.level == level:
                 run.append(shown)
-                peers += shown.fold.level == level
-            if peers == fanout:
+                if shown.fold.level == level:
+                    peers.update(section.lane for section in shown.sections)
+            if max(peers.values(), default=0) >= fanout:
                 yield run
-                run, peers = [], 0
+                run, peers = [], Counter()

@@ -63,7 +63,8 @@ class Search:
                 than their part.
         """
         draft = Draft(self.view, selection, tightens=tightens)
-        if not draft.sections or not (selection.live or tightens or len(selection.seeds) > 1):
+        is_old = not tightens and all(section.is_carried for section in draft.sections)
+        if not draft.sections or is_old:
             self.refuse(*self._why_empty(span))
             return None
         if has_worth_check and self._is_worthless(draft):

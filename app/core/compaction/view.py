@@ -132,8 +132,9 @@ class PlanView:
         self.actual = facts.index
         self.index = planned_index(facts)
         self.folds = _shown_folds(self.index, planned_markers(facts.markers))
-        # Only what storage reads: a plan must not depend on what else a caller happens to know.
-        known = union((*self.actual.live, *read_again(facts.markers, policy)))
+        # Only what storage would read were staged folds in use: a plan must depend neither on what
+        # else is known, nor on when a fold is activated.
+        known = union((*self.index.live, *read_again(facts.markers, policy)))
         self.events = sorted(
             (event for event in facts.events if contains(known, event.seq)),
             key=lambda event: event.seq,
@@ -209,7 +210,11 @@ class PlanView:
         shown = sum(fold.tokens for fold in self.folds)
         if self.facts.projected_tokens is None:
             return sum(event.tokens for event in self.live) + shown
-        staged = sum(event.tokens for event in self.known_masked if self.actual.is_live(event.seq))
+        staged = sum(
+            event.tokens
+            for event in self.facts.events
+            if self.actual.is_live(event.seq) and not self.index.is_live(event.seq)
+        )
         shown_now = sum(fold.tokens for fold in _shown_folds(self.actual, self.facts.markers))
         return self.facts.projected_tokens - staged + shown - shown_now
 

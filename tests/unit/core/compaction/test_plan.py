@@ -1,5 +1,7 @@
 """Planning: what is folded, at which moment, and why nothing is."""
 
+from collections import Counter
+
 import pytest
 
 from app.core.compaction.facts import Refusal
@@ -366,6 +368,32 @@ def test_auto_folds_stand_side_by_side_and_become_one_of_the_next_level() -> Non
         assert sum(e.tokens for e in live) + 20 * len(session.log.index.sections) < 1_000
     assert max(levels) >= 3
     assert len(session.log.index.sections) <= 2 * max(levels)
+
+
+@pytest.mark.parametrize("branches", [2, 3])
+def test_branches_that_take_turns_have_few_summaries_each(branches: int) -> None:
+    chosen = replace(EVERY, fanout=branches)
+    session = Session()
+    levels: list[int] = []
+    for number in range(60):
+        said = {"branch": f"r.{number % branches}", "invocation_id": f"i{number}"}
+        session.append(user("q", part_tokens=LONG, **said), model("a", part_tokens=LONG, **said))
+        plans = session.fold_all(chosen, tokens=20)
+        levels.extend(plan.level for plan in plans)
+        # What makes a fold of folds has something to say that they do not.
+        assert all(any(not each.is_carried for each in plan.sections) for plan in plans)
+    assert max(levels) >= 3
+    by_lane = Counter(section.lane for section in session.log.index.sections)
+    assert len(by_lane) == branches
+    assert max(by_lane.values()) <= (branches - 1) * max(levels)
+
+
+def test_a_staged_fold_leaves_to_later_ones_what_an_active_one_does() -> None:
+    # An invocation of which the beginning is folded, and another one in between.
+    said = [user("q", invocation_id=name, part_tokens=LONG) for name in ("i1", "i2", "i1")]
+    active = Session(*said).fold_all(EVERY)
+    staged = Session(*said).fold_all(replace(EVERY, is_staged=True))
+    assert spans(active) == spans(staged) == [(1, 1), (3, 3)]
 
 
 def test_a_fold_of_folds_reads_their_summaries_and_what_stayed_between() -> None:
