@@ -13,14 +13,16 @@ is no index: see `migrations/README.md`.
 # ruff: noqa: S608
 
 import heapq
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, LiteralString, TypeAlias
 
 import asyncpg
-from sqlalchemy import exc
 
 from app.core.canonical import json_string
+from app.core.copying import replace
 from app.core.errors import InvalidInputError, StorageUnavailableError
 from app.core.lanes import ANYONE
 from app.core.ranges import Ranges, intersect
@@ -58,6 +60,7 @@ class PgEventSearch:
     ) -> SearchResult:
         until_s = self._monotonic_s() + timeout_s
         if not query.terms:
+            query = replace(query, text=_as_postgres(query.text))
             await _try_pattern(connection, query.text)
         best: list[_Ranked] = []
         is_cut = False
@@ -125,17 +128,41 @@ _SET_TIMEOUT: Final[LiteralString] = "SELECT set_config('statement_timeout', $1,
 _TRIAL: Final[LiteralString] = "SELECT '' ~ $1 AS is_match"
 
 
+#: A bracket expression, or an escape outside of one.
+_PIECE: Final = re.compile(
+    r"(?P<brackets>\[\^?\]?(?:\\.|\[[:.=].*?[:.=]\]|[^\]\\])*\])|\\(?P<escaped>.)", re.DOTALL
+)
+#: Word boundaries as nearly everyone writes them; to Postgres a backspace and a backslash.
+_BOUNDARIES: Final = {"b": r"\y", "B": r"\Y"}
+
+
+def _as_postgres(pattern: str) -> str:
+    """Return the pattern in Postgres' words."""
+    if pattern.startswith("***"):
+        # It says itself how it is to be read.
+        return pattern
+    return _PIECE.sub(lambda piece: _BOUNDARIES.get(piece["escaped"], piece[0]), pattern)
+
+
 async def _try_pattern(connection: PgConnection, pattern: str) -> None:
     await fetch(connection, _SET_TIMEOUT, str(int(_TRIAL_S * 1000)))
     try:
-        await fetch(connection, _TRIAL, pattern)
-    except (asyncpg.PostgresError, exc.DBAPIError) as error:
-        cause = error.orig.__cause__ if isinstance(error, exc.DBAPIError) and error.orig else error
-        if isinstance(cause, asyncpg.InvalidRegularExpressionError):
-            raise InvalidInputError(f"no pattern: {cause.args[0]}", pointer="/query") from error
-        if isinstance(cause, asyncpg.QueryCanceledError):
-            raise InvalidInputError("the pattern takes too long", pointer="/query") from error
-        raise
+        with _pattern_errors():
+            await fetch(connection, _TRIAL, pattern)
+    except asyncpg.QueryCanceledError as error:
+        raise InvalidInputError("the pattern takes too long", pointer="/query") from error
+
+
+@contextmanager
+def _pattern_errors() -> Iterator[None]:
+    """Translate what a pattern is refused for; some only turn out as they are matched."""
+    try:
+        yield
+    except asyncpg.InvalidRegularExpressionError as error:
+        raise InvalidInputError(f"no pattern: {error.args[0]}", pointer="/query") from error
+    except (asyncpg.InternalServerError, asyncpg.OutOfMemoryError) as error:
+        # Repetitions of repetitions: more states than Postgres can hold in one piece.
+        raise InvalidInputError("no pattern: it is too complex", pointer="/query") from error
 
 
 async def _in_time(
@@ -151,13 +178,12 @@ async def _in_time(
         return None
     await fetch(connection, _SET_TIMEOUT, str(max(1, int(left_s * 1000))))
     try:
-        return await _search(connection, key, query, span)
+        if query.terms:
+            return await _search(connection, key, query, span)
+        with _pattern_errors():
+            return await _search(connection, key, query, span)
     except asyncpg.QueryCanceledError:
         return None
-    except exc.DBAPIError as error:
-        if error.orig is not None and isinstance(error.orig.__cause__, asyncpg.QueryCanceledError):
-            return None
-        raise
 
 
 # By the layout of `codec.py`: a part is [kind, base, field, ...], and a base of 1 or that begins

@@ -152,7 +152,29 @@ async def test_a_pattern_finds_what_it_matches(api: Api) -> None:
     assert seqs(await recall(api, path, r"[一-龥]", mode="regex")) == []
 
 
-@pytest.mark.parametrize("pattern", ["(", "[a", "a{9999}", "*"])
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (r"\bbour\b", []),
+        (r"\bharbour\b", [1]),
+        (r"har\Bbour", [1]),
+        (r"[\b]", []),
+        (r"a\\b", [2]),
+        (r"[]\\]\bb", [2]),
+        (r"***=harbour", [1]),
+    ],
+)
+async def test_word_boundaries_are_written_as_everywhere(
+    api: Api, pattern: str, found: list[int]
+) -> None:
+    path = await api.session()
+    await api.append(path, user("the harbour gate"), user(r"a\b"))
+    assert seqs(await recall(api, path, pattern, mode="regex")) == found
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", "[a", "a{9999}", "*", "(x{255}){255}", "(h{1,200}){1,200}"]
+)
 async def test_a_wrong_pattern_is_refused_and_named(api: Api, pattern: str) -> None:
     path = await api.session()
     await api.append(path, user("one"))

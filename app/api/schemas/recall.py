@@ -54,8 +54,8 @@ class RecallRequest(RequestModel):
     query: QueryText
     """What is looked for."""
     mode: Literal["text", "regex"] = "text"
-    """`text`: words, in any order and case; `regex`: a pattern, of which case matters unless it
-    says `(?i)`."""
+    """`text`: words or pieces of them, in any order and case; `regex`: a pattern as Postgres reads
+    them (advanced regular expressions), of which case matters unless it says `(?i)`."""
     scope: Literal["all", "live", "masked", "rewound"] = "all"
     """`all` is everything that no rewind undid."""
     limit: Annotated[int, Field(ge=1, le=100)] = 10
@@ -133,7 +133,7 @@ class ExpandRequest(RequestModel):
     to_seq: Seq | None = None
     """The last event of a span."""
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = DEFAULT_MAX_TOKENS
-    """The most tokens of the answer, by our count."""
+    """The most tokens of the answer, by our count; at least one event is answered."""
     query: QueryText | None = None
     """Only events that hold these words."""
     reader: ReaderFields | None = None
