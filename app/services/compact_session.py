@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -128,11 +129,14 @@ class CompactSession:
         asked = Asked.of(job.payload)
         async with self._database.snapshot() as connection:
             read = await self._reads.read(
-                connection, job.key, self._policy, projected_tokens=asked.projected_tokens
+                connection,
+                job.key,
+                partial(self._policy, asked),
+                projected_tokens=asked.projected_tokens,
             )
         if read is None or read.session.incarnation != job.incarnation:
             return await self._end_without_session(job)
-        policy = self._policy(read.standing)
+        policy = self._policy(asked, read.standing)
         summarizer = self._summarizer(read.standing, asked)
         if summarizer.kind == "none":
             found: Plan | Nothing = Nothing("nothing_due", "the policy has no summarizer")
@@ -191,8 +195,9 @@ class CompactSession:
 
     # Policy
 
-    def _policy(self, standing: CompactionStanding) -> CompactionPolicy:
-        return CompactionPolicy.of(self._schedule.policy_of(standing.policy, standing.app_policy))
+    def _policy(self, asked: Asked, standing: CompactionStanding) -> CompactionPolicy:
+        effective = self._schedule.policy_of(standing.policy, standing.app_policy)
+        return CompactionPolicy.of(effective, window_tokens=asked.window_tokens)
 
     def _summarizer(self, standing: CompactionStanding, asked: Asked) -> SummarizerPolicy:
         if asked.summarizer is not None:
@@ -376,7 +381,8 @@ class CompactSession:
         return True
 
     async def _follow_up(self, connection: Connection, job: Job) -> None:
-        payload = Asked(reason="follow_up").payload
+        window_tokens = Asked.of(job.payload).window_tokens
+        payload = Asked(reason="follow_up", window_tokens=window_tokens).payload
         again = NewJob(key=job.key, incarnation=job.incarnation, kind=COMPACT, payload=payload)
         await self._jobs.enqueue(connection, again)
 

@@ -32,6 +32,8 @@ class Asked:
     summarizer: Mapping[str, Json] | None = None
     #: Of a whole request, where a compile made the job.
     projected_tokens: int | None = None
+    #: What such a request may take, as far as it is known.
+    window_tokens: int | None = None
     #: Why the job was made; for the record.
     reason: str | None = None
 

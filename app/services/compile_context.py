@@ -69,6 +69,7 @@ from app.services.run_compile import (
     limit_of,
     run_then,
     tightened,
+    window_of,
 )
 from app.services.settled_compiles import SettledCompile, SettledCompiles
 from app.services.share_runs import ShareRuns
@@ -572,6 +573,8 @@ class CompileContext:
                 error_bound=projection.error_bound,
             ),
             budget_tokens=limit_of(request, inputs),
+            window_tokens=window_of(request, inputs),
+            model=request.options.model,
             inputs_digest=given.digest,
             found_break=standing.found_break,
             shared_prefix_tokens=shared_tokens,

@@ -13,7 +13,7 @@ from app.services.append_events import Append
 from app.services.compile_context import CompileContext
 from app.services.compile_outcomes import counting_refusals
 from app.services.compiled import Compiled, CompileRequest
-from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
+from app.services.schedule_compaction import NOT_DUE, RequestSize, ScheduleCompaction, Scheduled
 
 #: For so many folds one answer waits at most.
 MAX_FOLDS: Final = 20
@@ -91,6 +91,5 @@ class CompileSession:
         is_told = appended is not None and appended.compaction.is_due and not appended.is_replayed
         if appended is not None and is_told and not has_waited:
             return appended.compaction
-        return await self._schedule.after_compile(
-            key, compiled.tokens.total, standing=compiled.compaction
-        )
+        size = RequestSize(tokens=compiled.uncut_tokens, window_tokens=compiled.window_tokens)
+        return await self._schedule.after_compile(key, size, standing=compiled.compaction)

@@ -58,6 +58,10 @@ class Compiled(Struct, frozen=True, kw_only=True):
     tokens: Tokens
     #: What the request was allowed to take; None: no limit.
     budget_tokens: int | None
+    #: What requests of the model may take, whatever this one was allowed; None: nobody knows.
+    window_tokens: int | None
+    #: As it was named; empty: none was.
+    model: str
     inputs_digest: str
     found_break: Break | None
     #: Of what the provider should have cached already, in the model's tokens.
@@ -73,3 +77,8 @@ class Compiled(Struct, frozen=True, kw_only=True):
     lifecycle: Lifecycle | None = None
     #: Body of the request that makes it; None when none is to be made.
     cache_segment: Mapping[str, str] | None = None
+
+    @property
+    def uncut_tokens(self) -> int:
+        """What the request would have taken, had nothing been cut for the budget."""
+        return self.tokens.total + sum(action.tokens for action in self.result.budget_actions)

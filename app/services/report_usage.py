@@ -27,7 +27,7 @@ from app.ports import (
     TokenReports,
 )
 from app.services.remember_compiles import RememberCompiles
-from app.services.schedule_compaction import NOT_DUE, ScheduleCompaction, Scheduled
+from app.services.schedule_compaction import NOT_DUE, RequestSize, ScheduleCompaction, Scheduled
 
 Verdict: TypeAlias = Literal["hit", "ttl_expired", "prefix_changed", "unknown"]
 Miss: TypeAlias = Literal["ttl", "prefix", "routing"]
@@ -105,11 +105,10 @@ class ReportUsage:
             report = await self._learn(connection, key, request, usage)
         tokens = usage.input_tokens
         if report.overflow.is_detected:
-            return await self._with_compaction(key, report, request.tokens)
+            tokens = request.tokens
         if tokens is None:
             return report
-        scheduled = await self._schedule.after_compile(key, tokens)
-        return replace(report, compaction=scheduled)
+        return await self._with_compaction(key, report, request, tokens)
 
     async def of_error(
         self, key: SessionKey, fingerprint: str, reading: ErrorReading
@@ -132,7 +131,7 @@ class ReportUsage:
             return report
         self._meter.overflowed(request.model if request else "")
         actual = reading.input_tokens or (request.tokens if request else 0)
-        return await self._with_compaction(key, report, actual)
+        return await self._with_compaction(key, report, request, actual)
 
     async def _request(
         self, connection: Connection, key: SessionKey, fingerprint: str
@@ -223,9 +222,19 @@ class ReportUsage:
         return replace(told, budget_tokens=limit)
 
     async def _with_compaction(
-        self, key: SessionKey, report: UsageReport, tokens: int
+        self, key: SessionKey, report: UsageReport, request: CompiledRequest | None, tokens: int
     ) -> UsageReport:
-        scheduled = await self._schedule.after_compile(key, tokens, is_overflow=True)
+        rule = None if request is None else self._rules.find(request.model)
+        known = [
+            report.overflow.budget_tokens,
+            None if rule is None else rule.default_budget_tokens,
+        ]
+        window_tokens = min((limit for limit in known if limit is not None), default=None)
+        scheduled = await self._schedule.after_compile(
+            key,
+            RequestSize(tokens=tokens, window_tokens=window_tokens),
+            is_overflow=report.overflow.is_detected,
+        )
         return replace(report, compaction=scheduled)
 
 

@@ -149,6 +149,17 @@ def limit_of(request: CompileRequest, inputs: CompileInput) -> int | None:
     return min(limits, default=None)
 
 
+def window_of(request: CompileRequest, inputs: CompileInput) -> int | None:
+    """Return what requests of this model may take; None: nobody knows.
+
+    A budget below that is of this one request: folding for it would change all others.
+    """
+    rule, learnt = inputs.rule, inputs.calibration.limit_tokens
+    known = [request.budget_tokens, None if rule is None else rule.default_budget_tokens]
+    largest = max((tokens for tokens in known if tokens is not None), default=None)
+    return min((tokens for tokens in (largest, learnt) if tokens is not None), default=None)
+
+
 def tightened(inputs: CompileInput, projection: Projection) -> int | None:
     """Return a tighter budget where the provider counts more than we are calibrated for, else None.
 

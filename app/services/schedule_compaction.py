@@ -17,6 +17,7 @@ import structlog
 from app.core.canonical import Json
 from app.core.compaction.due import due_moment, is_held_back
 from app.core.compaction.policy import CompactionPolicy, SummarizerPolicy
+from app.core.copying import replace
 from app.core.errors import StorageError
 from app.core.events import Event
 from app.core.final_response import is_final_response
@@ -54,6 +55,19 @@ class Scheduled:
 
 
 NOT_DUE: Final = Scheduled(is_due=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSize:
+    """What a compiled request takes, and what one may take."""
+
+    #: Before anything was cut for a budget; 0: nothing was compiled.
+    tokens: int = 0
+    #: The budget or the model's limit; None: nobody knows.
+    window_tokens: int | None = None
+
+
+NO_REQUEST: Final = RequestSize()
 
 
 class ScheduleCompaction:
@@ -122,7 +136,7 @@ class ScheduleCompaction:
     async def after_compile(
         self,
         key: SessionKey,
-        projected_tokens: int,
+        size: RequestSize,
         *,
         standing: CompactionStanding | None = None,
         is_overflow: bool = False,
@@ -131,12 +145,12 @@ class ScheduleCompaction:
 
         Args:
             key: the session's.
-            projected_tokens: of the whole request.
+            size: of the whole request.
             standing: as it was read with what was compiled, if it was; what it does not speak for
                 costs nothing then.
             is_overflow: a provider refused it: it is large, whatever the policy takes for large.
         """
-        if standing is not None and not self.is_worth_a_look(standing, projected_tokens):
+        if standing is not None and not self.is_worth_a_look(standing, size):
             return NOT_DUE
         try:
             async with self._database.connection() as connection:
@@ -144,8 +158,9 @@ class ScheduleCompaction:
                 if standing is None:
                     return NOT_DUE
                 if is_overflow:
-                    projected_tokens = max(projected_tokens, self._trigger(standing))
-                scheduled = await self._schedule(connection, key, standing, projected_tokens)
+                    trigger = self._policy(standing, size).trigger_tokens or 0
+                    size = replace(size, tokens=max(size.tokens, trigger))
+                scheduled = await self._schedule(connection, key, standing, size)
         except StorageError:
             log.warning("compaction_not_scheduled", exc_info=True)
             return NOT_DUE
@@ -153,21 +168,21 @@ class ScheduleCompaction:
             self.wake()
         return scheduled
 
-    def _trigger(self, standing: CompactionStanding) -> int:
-        effective = self.policy_of(standing.policy, standing.app_policy)
-        return CompactionPolicy.of(effective).trigger_tokens or 0
-
     async def _schedule(
         self,
         connection: Connection,
         key: SessionKey,
         standing: CompactionStanding,
-        projected_tokens: int = 0,
+        size: RequestSize = NO_REQUEST,
     ) -> Scheduled:
-        moment = self._due(standing, projected_tokens)
+        moment = self._due(standing, size)
         if moment is None:
-            return await self._held_back(connection, key, standing, projected_tokens)
-        asked = Asked(reason=moment, projected_tokens=projected_tokens or None)
+            return await self._held_back(connection, key, standing, size)
+        asked = Asked(
+            reason=moment,
+            projected_tokens=size.tokens or None,
+            window_tokens=size.window_tokens,
+        )
         job = NewJob(key=key, incarnation=standing.incarnation, kind=COMPACT, payload=asked.payload)
         job_id = await self._jobs.enqueue(connection, job)
         return Scheduled(is_due=True, reason=moment, job_id=str(job_id))
@@ -177,10 +192,10 @@ class ScheduleCompaction:
         connection: Connection,
         key: SessionKey,
         standing: CompactionStanding,
-        projected_tokens: int,
+        size: RequestSize,
     ) -> Scheduled:
         """Return why a log that is too large is not folded: what the last try at it found."""
-        if not self._is_held_back(standing, projected_tokens):
+        if not self._is_held_back(standing, size):
             return NOT_DUE
         job = await self._jobs.newest(connection, key, standing.incarnation, (COMPACT,))
         result = (job.result if job is not None else None) or {}
@@ -188,20 +203,23 @@ class ScheduleCompaction:
             return NOT_DUE
         return Scheduled(is_due=False, reason=str(result["reason"]), job_id=str(job.id))
 
-    def is_worth_a_look(self, standing: CompactionStanding, projected_tokens: int = 0) -> bool:
+    def is_worth_a_look(self, standing: CompactionStanding, size: RequestSize = NO_REQUEST) -> bool:
         """Tell whether a job is to be left, or why none is left to be told."""
-        is_due = self._due(standing, projected_tokens) is not None
-        return is_due or self._is_held_back(standing, projected_tokens)
+        return self._due(standing, size) is not None or self._is_held_back(standing, size)
 
-    def _is_held_back(self, standing: CompactionStanding, projected_tokens: int) -> bool:
-        policy = CompactionPolicy.of(self.policy_of(standing.policy, standing.app_policy))
-        return is_held_back(policy, standing.counters, projected_tokens=projected_tokens)
+    def _is_held_back(self, standing: CompactionStanding, size: RequestSize) -> bool:
+        policy = self._policy(standing, size)
+        return is_held_back(policy, standing.counters, projected_tokens=size.tokens)
 
-    def _due(self, standing: CompactionStanding, projected_tokens: int) -> str | None:
+    def _policy(self, standing: CompactionStanding, size: RequestSize) -> CompactionPolicy:
+        effective = self.policy_of(standing.policy, standing.app_policy)
+        return CompactionPolicy.of(effective, window_tokens=size.window_tokens)
+
+    def _due(self, standing: CompactionStanding, size: RequestSize) -> str | None:
         """Return the moment that has come, if one has and there is who summarizes."""
         effective = self.policy_of(standing.policy, standing.app_policy)
-        policy = CompactionPolicy.of(effective)
-        moment = due_moment(policy, standing.counters, projected_tokens=projected_tokens)
+        policy = self._policy(standing, size)
+        moment = due_moment(policy, standing.counters, projected_tokens=size.tokens)
         return None if SummarizerPolicy.of(effective).kind == "none" else moment
 
     async def wait(self, key: SessionKey, job_id: str, *, wait_ms: int) -> Job | None:

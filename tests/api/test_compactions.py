@@ -1,7 +1,9 @@
 """Compaction over HTTP: what makes it due, what is answered, and whose it is."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -260,6 +262,56 @@ async def test_a_compile_that_waits_for_what_cannot_shrink_ends_with_the_reason(
         assert answer["compaction"]["reason"] == "too_few_events"
     page = (await working.get(f"{path}/compactions")).json()
     assert (page["data"], page["nothing_folded"]["job_id"]) == ([], *jobs)
+
+
+@pytest.fixture
+async def small_model(database_url: str, tmp_path: Path) -> AsyncIterator[Api]:
+    """The service with a worker in it, for which requests of the model `small` take 4,000
+    tokens."""
+    rules = tmp_path / "rules.json"
+    family = {
+        "family": "small",
+        "provider": "p",
+        "match": ["small"],
+        "window_tokens": [5_000, "ours"],
+        "output_reserve_tokens": [1_000, "ours"],
+    }
+    told = {"rules_date": "2026-11-30", "sources": {"ours": "a test"}, "families": [family]}
+    rules.write_text(json.dumps(told))
+    settings = settings_for(database_url, worker="embedded", model_rules=rules)
+    async with client_of(settings) as client:
+        yield Api(client)
+
+
+async def test_what_a_model_takes_is_folded_before_it_is_cut(small_model: Api) -> None:
+    path = await small_model.session()
+    body = {"agent": "bot", "model": "small", "compaction_wait_ms": WAIT_MS}
+    totals = []
+    for number in range(1, 13):
+        await small_model.append(path, *turn(number))
+        answer = (await small_model.post(f"{path}/compile", body)).json()
+        assert answer["budget"]["limit"] == 4_000
+        assert answer["budget"]["actions"] == []
+        totals.append(answer["tokens"]["total"])
+    assert max(totals) < 0.85 * 4_000 + 1_300
+    assert await compactions(small_model, path)
+
+
+async def test_a_request_that_was_cut_counts_as_what_it_would_have_been(small_model: Api) -> None:
+    path = await filled(small_model, 8)
+    body = {"agent": "bot", "model": "small"}
+    answer = (await small_model.post(f"{path}/compile", body)).json()
+    assert answer["budget"]["actions"]
+    assert answer["tokens"]["total"] < 0.85 * 4_000
+    assert answer["compaction"]["due"]
+
+
+async def test_a_small_budget_of_one_request_folds_nothing(small_model: Api) -> None:
+    path = await filled(small_model, 2)
+    body = {"agent": "bot", "model": "small", "budget": {"max_input_tokens": 1_000}}
+    answer = (await small_model.post(f"{path}/compile", body)).json()
+    assert answer["budget"]["actions"]
+    assert not answer["compaction"]["due"]
 
 
 async def test_a_fold_clears_what_the_last_look_said(working: Api) -> None:

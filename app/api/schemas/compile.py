@@ -176,7 +176,8 @@ class CompileFields(RequestModel):
     expand: Annotated[list[Seq], Field(max_length=MAX_EXPANDED)] = Field(default_factory=list)
     """Folds to read as if they were undone, by seq."""
     budget: BudgetField | None = None
-    """What the request may take; null: the model's window less a reserve."""
+    """What the request may take; null: the model's window less a reserve. Of a model that no rule
+    knows that is any size, and `warnings` says `unknown_window`."""
     cache: CacheField | None = None
     """What is wanted of the provider's cache; null: the defaults."""
 
@@ -577,6 +578,8 @@ def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:
     if compiled.base_count and compiled.request and has_markers:
         # What the caller holds has markers of its own, and providers take few.
         warnings.append("markers_move")
+    if compiled.model and compiled.window_tokens is None:
+        warnings.append("unknown_window")
     answer: dict[str, Json] = {
         "head_seq": compiled.head_seq,
         "compiled_seq": compiled.compiled_seq,

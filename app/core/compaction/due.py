@@ -36,7 +36,7 @@ def due_moment(
         counters: as they stand.
         projected_tokens: of a whole request, where one was just compiled.
     """
-    tokens = max(counters.tokens_live, projected_tokens)
+    tokens = _tokens(policy, counters, projected_tokens)
     for moment in policy.moments:
         if moment == "threshold" and _is_large(policy, counters, tokens):
             return moment
@@ -49,9 +49,16 @@ def is_held_back(
     policy: CompactionPolicy, counters: Counters, *, projected_tokens: int = 0
 ) -> bool:
     """Tell whether a fold by size would be due, had not the last try at it found nothing."""
-    tokens = max(counters.tokens_live, projected_tokens)
+    tokens = _tokens(policy, counters, projected_tokens)
     goes_by_size = "threshold" in policy.moments
     return goes_by_size and _is_tried(counters, tokens) and _is_over(policy, counters, tokens)
+
+
+def _tokens(policy: CompactionPolicy, counters: Counters, projected_tokens: int) -> int:
+    """Return what is compared with the trigger; nothing where only a request has a window."""
+    if policy.strategy == "auto" and not policy.has_window and not projected_tokens:
+        return 0
+    return max(counters.tokens_live, projected_tokens)
 
 
 def _is_large(policy: CompactionPolicy, counters: Counters, tokens: int) -> bool:

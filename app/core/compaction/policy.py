@@ -67,6 +67,9 @@ class CompactionPolicy:
     #: Part of the window that may fill before ``auto`` folds.
     trigger_ratio: float = DEFAULT_TRIGGER_RATIO
     context_window: int = DEFAULT_CONTEXT_WINDOW
+    #: The policy or a compiled request says what the window is. Where neither does, only a request
+    #: can be found too large.
+    has_window: bool = True
     #: So many folds of one level, side by side, become one of the next.
     fanout: int = DEFAULT_FANOUT
     #: So many of the session's first events are never folded.
@@ -77,13 +80,26 @@ class CompactionPolicy:
     has_worth_check: bool = True
 
     @classmethod
-    def of(cls, policy: Mapping[str, Json]) -> "CompactionPolicy":
-        """Read the ``compaction`` of a whole policy; what it does not say has the defaults."""
+    def of(
+        cls, policy: Mapping[str, Json], *, window_tokens: int | None = None
+    ) -> "CompactionPolicy":
+        """Read the ``compaction`` of a whole policy; what it does not say has the defaults.
+
+        Args:
+            policy: as it counts for the session.
+            window_tokens: what a request that was compiled may take, which bounds the window; None:
+                none was, or nobody knows.
+        """
         members = _object(policy, "compaction")
         taken: dict[str, Json] = {
             key: members[key] for key in _NUMBERS if members.get(key) is not None
         }
+        windows = [taken.get("context_window"), window_tokens]
+        known = [window for window in windows if isinstance(window, int)]
+        if known:
+            taken["context_window"] = min(known)
         return cls(
+            has_window=bool(known),
             strategy=cast("Strategy", members.get("strategy") or "auto"),
             is_staged=members.get("activation") == "staged",
             has_worth_check=members.get("worth_check") is not False,

@@ -45,6 +45,14 @@ def test_the_size_of_a_whole_request_counts_where_it_is_known() -> None:
     assert due_moment(THRESHOLD, counters, projected_tokens=1000) == "threshold"
 
 
+def test_where_nobody_knows_the_window_only_a_request_is_too_large() -> None:
+    chosen = _policy("auto", has_window=False)
+    counters = Counters(tokens_live=10**9)
+
+    assert due_moment(chosen, counters) is None
+    assert due_moment(chosen, counters, projected_tokens=1) == "threshold"
+
+
 def test_what_was_refused_is_not_due_again_before_it_has_grown() -> None:
     assert due_moment(THRESHOLD, Counters(tokens_live=2000, tokens_tried=2000)) is None
     assert due_moment(THRESHOLD, Counters(tokens_live=2099, tokens_tried=2000)) is None

@@ -389,11 +389,16 @@ def test_branches_that_take_turns_have_few_summaries_each(branches: int) -> None
 
 
 def test_a_staged_fold_leaves_to_later_ones_what_an_active_one_does() -> None:
-    # An invocation of which the beginning is folded, and another one in between.
-    said = [user("q", invocation_id=name, part_tokens=LONG) for name in ("i1", "i2", "i1")]
-    active = Session(*said).fold_all(EVERY)
-    staged = Session(*said).fold_all(replace(EVERY, is_staged=True))
-    assert spans(active) == spans(staged) == [(1, 1), (3, 3)]
+    # An invocation that goes on long after its beginning was folded.
+    late = (user("late", invocation_id="i1", part_tokens=LONG), *turn(9))
+    covers = []
+    for chosen in (EVERY, replace(EVERY, is_staged=True)):
+        session = Session(*(event for number in range(1, 7) for event in turn(number)))
+        session.fold_all(chosen)
+        session.append(*late)
+        covers.append([plan.covers for plan in session.fold_all(chosen)])
+    active, staged = covers
+    assert active == staged
 
 
 def test_a_fold_of_folds_reads_their_summaries_and_what_stayed_between() -> None:

@@ -15,7 +15,7 @@ def test_the_servers_default_is_auto_with_extractive_summaries() -> None:
 
 
 def test_a_policy_without_compaction_is_the_default() -> None:
-    assert CompactionPolicy.of({}) == CompactionPolicy()
+    assert CompactionPolicy.of({}) == CompactionPolicy(has_window=False)
     assert SummarizerPolicy.of({}) == SummarizerPolicy()
 
 
@@ -37,6 +37,7 @@ def test_what_a_policy_says_is_taken() -> None:
     validate_policy(whole)  # type: ignore[arg-type]
     chosen = CompactionPolicy.of(whole)  # type: ignore[arg-type]
     assert chosen == CompactionPolicy(
+        has_window=False,
         strategy="both",
         compaction_interval=3,
         overlap_size=1,
@@ -70,3 +71,21 @@ def test_tokens_that_begin_a_fold() -> None:
     assert policy(strategy="threshold", token_threshold=70).trigger_tokens == 70
     assert policy(strategy="window", window_size=3).trigger_tokens is None
     assert policy(strategy="interval").trigger_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("own", "of_request", "expected"),
+    [
+        (None, None, (200_000, False)),
+        (None, 111_616, (111_616, True)),
+        (50_000, 111_616, (50_000, True)),
+        (500_000, 111_616, (111_616, True)),
+        (50_000, None, (50_000, True)),
+    ],
+)
+def test_the_smaller_window_of_policy_and_request_counts(
+    own: int | None, of_request: int | None, expected: tuple[int, bool]
+) -> None:
+    said = {"compaction": {"context_window": own}}
+    chosen = CompactionPolicy.of(said, window_tokens=of_request)  # type: ignore[arg-type]
+    assert (chosen.context_window, chosen.has_window) == expected
