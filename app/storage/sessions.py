@@ -182,20 +182,23 @@ async def _create(connection: PgConnection, key: SessionKey, new: NewSession) ->
     return True
 
 
-# Live events are counted when asked for: kept counts would have to be right through every
-# fold, pin, rewind and undo.
+# The counts of what is live are kept by appends, and made anew with every marker. Rows of before
+# there were any are counted here, without summaries.
 _COUNTED: Final[LiteralString] = """
     SELECT
         s.session_uid, s.tenant_id, s.session_id, s.incarnation, s.app_name, s.user_id, s.head_seq,
         s.index::text AS index, s.live::text AS live, s.rewound::text AS rewound,
         s.policy::text AS policy, s.tokens_raw, s.compactions, s.updated_at, d.state::text AS state,
         d.metadata::text AS metadata, d.ttl_s, d.forked_from, d.created_at,
-        counted.events AS live_events, counted.tokens AS tokens_live
+        coalesce(s.live_events, counted.events) AS live_events,
+        coalesce(s.tokens_live, counted.tokens) AS tokens_live
     FROM sessions AS s
     JOIN session_details AS d ON d.session_uid = s.session_uid
     CROSS JOIN LATERAL (
         SELECT count(*) AS events, coalesce(sum(e.tokens), 0)::bigint AS tokens
-        FROM unnest(s.live) AS span
+        FROM unnest(
+            CASE WHEN s.live_events IS NULL OR s.tokens_live IS NULL THEN s.live END
+        ) AS span
         CROSS JOIN LATERAL (
             SELECT e.tokens
             FROM events AS e

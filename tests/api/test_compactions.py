@@ -598,3 +598,16 @@ async def test_a_job_goes_with_its_session(api: Api) -> None:
 
     assert (await api.get(f"/v1/jobs/{job_id}")).status_code == 404
     assert (await api.get("/v1/jobs/not-an-id")).status_code == 422
+
+
+async def test_what_a_session_reads_is_its_live_events_and_its_summaries(api: Api) -> None:
+    path = await api.session()
+    appended = (await api.append(path, *(event for n in range(1, 4) for event in turn(n))))[
+        "appended"
+    ]
+    body = {"covers": {"from_seq": 1, "to_seq": 4}, "content": "Orders went to Oslo."}
+    assert (await api.post(f"{path}/summaries", body)).status_code == 201
+    (fold,) = await compactions(api, path)
+    stats = (await api.get(path)).json()["stats"]
+    live = sum(event["tokens"] for event in appended[4:])
+    assert (stats["live_events"], stats["tokens_live"]) == (2, live + fold["tokens_after"])
