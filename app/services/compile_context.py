@@ -17,6 +17,7 @@ from app.core.canonical import Json
 from app.core.compile.adk.opening import find_opening_args
 from app.core.compile.breaks import (
     change_before,
+    changed_reply,
     compiled_at,
     find_break,
     gone_reply,
@@ -356,8 +357,9 @@ class CompileContext:
         counted, projection = self._run.project(inputs, result, events)
         if result.budget_actions or tightened(inputs, projection) is not None:
             return None
-        reply = newest_reply(events, result, inputs.options.reader)
-        gone = read.gone_reply
+        reader = inputs.options.reader
+        reply = newest_reply(events, result, reader)
+        gone = read.gone_reply or changed_reply(reply, events, inputs.index, reader)
         base_count = base_count_of(result, request.base_fingerprint)
         is_behind = base_count is not None and base_count < settled.part_count
         if is_behind or broken_reply(reply, result, gone=gone) is not None:
@@ -464,7 +466,7 @@ class CompileContext:
         """Tell how much of what the newest reply was compiled for still stands, and why not all."""
         reader = inputs.options.reader
         reply = newest_reply(read.events, result, reader)
-        gone = read.gone_reply
+        gone = read.gone_reply or changed_reply(reply, read.events, inputs.index, reader)
         broken = broken_reply(reply, result, gone=gone)
         if broken is None:
             return whole_standing(
@@ -493,6 +495,7 @@ class CompileContext:
         reader = inputs.options.reader
         reply = newest_reply(events.events, result, reader)
         gone = gone_reply(events.events, inputs.index, reader)
+        gone = gone or changed_reply(reply, events.events, inputs.index, reader)
         broken = broken_reply(reply, result, gone=gone)
         if broken is None:
             return whole_standing(

@@ -222,6 +222,20 @@ async def test_a_fold_over_a_reply_that_does_not_name_its_compile_is_named_as_we
     assert (await compiled(api, path, agent="agent"))["cache"]["break_reason"] is None
 
 
+async def test_a_fold_under_a_reply_that_does_not_name_its_compile_is_the_break(api: Api) -> None:
+    path = await talk(api)
+    await reply_to(api, path)
+    await api.append(path, model("and more"), user("on"))
+    body = {"covers": {"from_seq": 1, "to_seq": 4}, "content": "in brief"}
+    fold = (await api.post(f"{path}/summaries", body)).json()
+    for fields in ({}, {}, {"explain": True}, {"as_of_seq": fold["seq"]}):
+        found = (await compiled(api, path, agent="agent", **fields))["cache"]
+        assert (found["break_reason"], found["break_seq"]) == ("compaction", fold["seq"])
+    # The next one was compiled from what is read now.
+    await api.append(path, model("and that"), user("go on"))
+    assert (await compiled(api, path, agent="agent"))["cache"]["break_reason"] is None
+
+
 async def test_a_rewind_of_the_newest_reply_is_the_break_if_what_it_stood_on_went_too(
     api: Api,
 ) -> None:

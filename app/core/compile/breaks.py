@@ -106,6 +106,27 @@ def gone_reply(events: Iterable[Event], index: Index, reader: Reader) -> Event |
     return None if newest is None or index.is_live(newest.seq) else newest
 
 
+def changed_reply(
+    recorded: Event | None, events: Iterable[Event], index: Index, reader: Reader
+) -> Event | None:
+    """Return the newest reply if none says what it was compiled for, and a fold or an elision that
+    is in use came after it.
+
+    Args:
+        recorded: a reply that is shown and says so, if there is any.
+        events: at least the newest reply, if it is shown.
+        index: how the log is read.
+        reader: whose replies are looked at.
+    """
+    if recorded is not None or not (index.sections or index.elided):
+        return None
+    replies = (event for event in events if is_reply(event, reader) and index.is_live(event.seq))
+    newest = max(replies, key=lambda event: event.seq, default=None)
+    folds = (section.fold_seq for section in index.sections)
+    changed_seq = max((*folds, *(elided.marker_seq for elided in index.elided)))
+    return newest if newest is not None and changed_seq > newest.seq else None
+
+
 def compiled_at(reply: Event) -> int:
     """Return the head of the log that a reply was compiled from."""
     return reply.seq - 1 if reply.compiled_seq is None else reply.compiled_seq

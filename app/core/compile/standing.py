@@ -37,8 +37,8 @@ def broken_reply(reply: Event | None, result: CompileResult, *, gone: Event | No
     Args:
         reply: the newest one that is shown and says what it was compiled for, if there is any.
         result: the compile at hand.
-        gone: the newest reply, if it is not shown any more. One that does not say what it was
-            compiled for counts where no other is left.
+        gone: the newest reply, if it is not shown any more, or does not say what it was compiled
+            for and was changed under. Without saying so it counts where no other is left.
     """
     if is_lost(gone, result) or (reply is None and gone and not gone.compiled_fingerprint):
         return gone
