@@ -191,6 +191,9 @@ class EventLog(Protocol):
     async def find_session(self, connection: Connection, key: SessionKey) -> LockedSession | None:
         """Return what a lock would show, without locking; None if there is no such session."""
 
+    async def has_only_folds_after(self, connection: Connection, key: SessionKey, seq: int) -> bool:
+        """Tell whether nothing but folds and their activations stands after a seq."""
+
     async def load_facts(
         self,
         connection: Connection,

@@ -263,9 +263,8 @@ class AppendEvents:
         known = await self._known(connection, append.key, prepared)
         fresh = fresh_events(prepared, known)
         is_all_repeats = not fresh and any(not each.is_partial for each in prepared)
-        expected = append.expected_seq
-        if expected is not None and expected != session.head_seq and not is_all_repeats:
-            raise ConcurrentAppendError(expected_seq=expected, actual_seq=session.head_seq)
+        if not is_all_repeats:
+            await self._check_head(connection, append, session)
         fresh += await self._activate_staged(connection, append.key, session, fresh)
         if facts is not None:
             await self._log.refresh_facts(connection, append.key, session, facts)
@@ -293,6 +292,22 @@ class AppendEvents:
                 ending=frozenset(each.event.id for each in fresh if each.completes_invocation),
             )
         return step
+
+    async def _check_head(
+        self, connection: Connection, append: Append, session: LockedSession
+    ) -> None:
+        """Refuse an append that expects another head.
+
+        Folds are passed over by what callers append: they come in the background, and what a reply
+        was made from still stands. A marker that a caller expects to follow a seq must follow it.
+        """
+        expected, head_seq = append.expected_seq, session.head_seq
+        if expected is None or expected == head_seq:
+            return
+        may_pass = expected < head_seq and not append.batch.allow_markers
+        if may_pass and await self._log.has_only_folds_after(connection, append.key, expected):
+            return
+        raise ConcurrentAppendError(expected_seq=expected, actual_seq=head_seq)
 
     async def _with_agent(self, append: Append) -> Append:
         """Name the author of imported model messages, where the request does not."""

@@ -66,6 +66,13 @@ class PgEventLog:
     async def find_session(self, connection: PgConnection, key: SessionKey) -> LockedSession | None:
         return _locked(await fetch_one(connection, _FIND_SESSION, key.uid))
 
+    async def has_only_folds_after(
+        self, connection: PgConnection, key: SessionKey, seq: int
+    ) -> bool:
+        row = await fetch_one(connection, _HAS_MORE_THAN_FOLDS, key.uid, seq)
+        assert row is not None
+        return not row["has_more"]
+
     async def load_facts(
         self,
         connection: PgConnection,
@@ -249,6 +256,18 @@ _FIND_SESSION: Final[LiteralString] = """
         s.last_rewind_seq, s.invocation_id, s.is_invocation_complete
     FROM sessions AS s
     WHERE s.session_uid = $1
+"""
+
+
+_HAS_MORE_THAN_FOLDS: Final[LiteralString] = """
+    SELECT EXISTS (
+        SELECT
+        FROM events AS e
+        WHERE
+            e.session_uid = $1
+            AND e.seq > $2
+            AND e.kind NOT IN ('compaction', 'activation')
+    ) AS has_more
 """
 
 

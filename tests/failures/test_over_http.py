@@ -84,8 +84,18 @@ async def test_fold_in_mid_workflow_does_not_refuse_the_answer(api: Api) -> None
     assert (await api.post(f"{path}/summaries", body)).status_code == 201
 
     second = model("c", author="a2", invocation_id="i1", branch="wf.a2", compiled_seq=2)
-    answer = await api.append(path, second)
+    answer = await api.append(path, second, expected_seq=2)
     assert answer["head_seq"] == 4
+
+    # What somebody said is not passed over, nor is any other marker.
+    for between in (user("wait"), None):
+        head_seq = (await api.get(path)).json()["head_seq"]
+        if between is not None:
+            await api.append(path, between)
+        else:
+            await api.post(f"{path}/pins", {"seqs": [2]})
+        late = {"events": [model("d")], "expected_seq": head_seq}
+        assert (await api.post(f"{path}/events", late)).status_code == 412
 
 
 async def test_repeating_an_append_after_a_lost_answer_stores_nothing_twice(api: Api) -> None:

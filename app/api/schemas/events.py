@@ -50,7 +50,8 @@ class AppendRequest(RequestModel):
     agent: Word | None = None
     """Author of the model's messages among the items; null: the session's `app_name`."""
     expected_seq: Position | None = None
-    """Seq at which the head must still be, else 412; as `If-Match` says it."""
+    """Seq at which the head must still be, else 412; as `If-Match` says it. Folds that came since,
+    and their activations, are passed over: they are made in the background."""
     create: NewSessionRequest | None = None
     """What the session is made with, if there is none; of another app or user: 412."""
 
