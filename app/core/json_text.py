@@ -12,7 +12,7 @@ so deep that a later reader would fail on it.
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from msgspec import Struct
@@ -86,6 +86,30 @@ def split_members(text: str) -> list[tuple[str, str]]:
         reader.value(start, "")
         parts.append((key, text[start : reader.position]))
     return parts
+
+
+def without_members(
+    text: str, path: Sequence[Collection[str]], is_unwanted: Callable[[str], bool]
+) -> str:
+    """Return the text of an object without some members of an object within; all else is kept to
+    the letter, but for blanks around the members on the way.
+
+    Args:
+        text: a text that was accepted before.
+        path: the keys that lead to the object, each in all its spellings.
+        is_unwanted: tells by its key whether a member goes.
+    """
+    members = split_members(text)
+    if not path:
+        kept = [(key, value) for key, value in members if not is_unwanted(key)]
+    else:
+        kept = [
+            (key, without_members(value, path[1:], is_unwanted))
+            if key in path[0] and value.startswith("{")
+            else (key, value)
+            for key, value in members
+        ]
+    return "{" + ",".join(f"{json.dumps(key)}:{value}" for key, value in kept) + "}"
 
 
 def pointer_to(*tokens: str | int) -> str:

@@ -52,6 +52,11 @@ def evolve(state: Mapping[str, Json], delta: Mapping[str, Json]) -> dict[str, Js
     return {**state, **without_temp(delta)}
 
 
+def has_temp(delta: Mapping[str, Json]) -> bool:
+    """Tell whether a delta has what may not be stored."""
+    return any(key.startswith(TEMP_PREFIX) for key in delta)
+
+
 def without_temp(delta: Mapping[str, Json]) -> dict[str, Json]:
     """Return the part of a delta that may be stored."""
     return {key: value for key, value in delta.items() if not key.startswith(TEMP_PREFIX)}

@@ -20,8 +20,14 @@ from app.core.canonical import Json, canonical_json
 from app.core.copying import replace
 from app.core.errors import InvalidEventError, TooLargeError
 from app.core.events import Event
-from app.core.json_text import RawItem, parse_json, parse_object, repeated_keys_note
-from app.core.session_state import TEMP_PREFIX, without_temp
+from app.core.json_text import (
+    RawItem,
+    parse_json,
+    parse_object,
+    repeated_keys_note,
+    without_members,
+)
+from app.core.session_state import TEMP_PREFIX, has_temp, without_temp
 from app.core.tokens import part_tokens
 from app.formats.adk import ParsedEvent, parse_event
 from app.formats.fields import pointer_to
@@ -256,8 +262,9 @@ class EventPreparer:
             raise
         if parsed.notes:
             notes.extend(Note(body.pointer_of(at), detail) for at, detail in parsed.notes)
-        if parsed.state_delta:
+        if has_temp(parsed.state_delta):
             notes.extend(_temp_notes(parsed, body))
+            body = _without_temp(body)
         if body.source_format not in (NATIVE, ADK):
             notes.extend(_prompt_notes(body))
         return PreparedEvent(
@@ -301,6 +308,16 @@ class _Body(Struct, frozen=True):
 
     def pointer_of(self, at: str) -> str:
         return self.pointer + self.source.pointer(self.source_number, at)
+
+
+#: Where an event says how the state changes.
+_STATE_DELTA: Final = (("actions",), ("state_delta", "stateDelta"))
+
+
+def _without_temp(body: _Body) -> _Body:
+    """Return an event without what is never stored, in its text as well: it may be a secret."""
+    raw = without_members(body.raw, _STATE_DELTA, lambda key: key.startswith(TEMP_PREFIX))
+    return replace(body, raw=raw, value=parse_json(raw))
 
 
 def _temp_notes(parsed: ParsedEvent, body: _Body) -> Iterator[Note]:

@@ -317,6 +317,8 @@ async def test_state_deltas_reach_their_scopes_and_temp_is_never_stored(api: Api
     app = f"/v1/apps/app-{id(api)}"
     assert (await api.get(f"{app}/state")).json() == {"a": 2}
     assert (await api.get(f"{app}/users/user/state")).json() == {"u": 3}
+    stored = (await api.get(f"{path}/events/1")).json()["actions"]["state_delta"]
+    assert stored == {"k": 1, "app:a": 2, "user:u": 3, "gone": None}
 
 
 async def test_a_rewind_restores_the_session_s_state_and_no_other(api: Api) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.core.json_text import RawItem
+from app.core.json_text import RawItem, parse_object
 from app.formats import CONVERTERS
 from app.services.prepare_events import EventPreparer, SentBatch, body_hash, uuid7
 
@@ -51,6 +51,19 @@ async def test_temp_state_is_dropped_and_told() -> None:
     prepared, notes = await PREPARER.prepare(batch(event), now=NOW)
     assert prepared[0].state_delta == {"b": 2}
     assert [note.pointer for note in notes] == ["/events/0/actions/state_delta/temp:a"]
+
+
+@pytest.mark.parametrize("key", ["state_delta", "stateDelta"])
+async def test_what_is_temporary_is_not_in_the_text_either(key: str) -> None:
+    text = f"""{{"content": {{"parts": [{{"text": "\\u00e9 1.00"}}]}},
+        "actions" : {{ "{key}": {{"temp:a": "secret", "b": 1.50, "temp:b": {{}}, "c": [ 1 ]}} }},
+        "custom_metadata": {{"n": 123456789012345678901234567890}} }}"""
+    items = parse_object(f'{{"events": [{text}]}}', kept=("events",))["events"]
+    ((stored,), _) = await PREPARER.prepare(SentBatch(items=items), now=NOW)
+    assert json.loads(stored.raw)["actions"] == {key: {"b": 1.5, "c": [1]}}
+    for piece in ('"text": "\\u00e9 1.00"', "1.50", "[ 1 ]", "123456789012345678901234567890"):
+        assert piece in stored.raw
+    assert stored.body_hash == PREPARER.stored_hash(stored.raw, "native", 0, "")
 
 
 async def test_a_stored_event_is_derived_again_from_its_item() -> None:
