@@ -177,7 +177,7 @@ def for_model(inputs: CompileInput) -> CompileInput:
     settings = load_settings()
     rule = model_rules(settings).find(inputs.options.model)
     calibration = calibration_of(None, rule)
-    budget = None if rule is None else rule.default_budget_tokens
+    budget = None if rule is None else rule.budget_tokens()
     options = replace(
         inputs.options,
         tail_nudge=settings.tail_nudge,

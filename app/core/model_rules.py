@@ -134,12 +134,16 @@ class ModelRule:
     #: The rule as JSON, for the record of what a compile went by.
     text: str = field(default="", compare=False, repr=False)
 
-    @property
-    def default_budget_tokens(self) -> int | None:
-        """Tokens of a request when the caller sets no budget; None: no limit is known."""
+    def budget_tokens(self, reserve_tokens: int | None = None) -> int | None:
+        """Return the tokens of a request when the caller sets no budget; None: no limit is known.
+
+        Args:
+            reserve_tokens: what is left for the answer; None: the most that the model answers.
+        """
         if self.window_tokens is None:
             return None
-        return self.window_tokens - self.output_reserve_tokens
+        reserve = self.output_reserve_tokens if reserve_tokens is None else reserve_tokens
+        return max(1, self.window_tokens - reserve)
 
     def prices_of(self, input_tokens: int) -> Prices | None:
         """Return the prices of a request of this size; None when none are known."""

@@ -22,8 +22,10 @@ class CompileRequest(Struct, frozen=True, kw_only=True):
     as_of_seq: int | None = None
     min_seq: int | None = None
     base_fingerprint: str | None = None
-    #: Most tokens that the request may take; None: no limit.
+    #: Most tokens that the request may take; None: what the model takes.
     budget_tokens: int | None = None
+    #: What of the model's window is left for the answer; None: the most that the model answers.
+    reserve_tokens: int | None = None
     #: Digest of the inputs of an earlier compile.
     inputs: str | None = None
     wants_explain: bool = False

@@ -227,7 +227,7 @@ class ReportUsage:
         rule = None if request is None else self._rules.find(request.model)
         known = [
             report.overflow.budget_tokens,
-            None if rule is None else rule.default_budget_tokens,
+            None if rule is None else rule.budget_tokens(),
         ]
         window_tokens = min((limit for limit in known if limit is not None), default=None)
         scheduled = await self._schedule.after_compile(

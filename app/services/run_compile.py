@@ -141,11 +141,10 @@ class RunCompile:
 def limit_of(request: CompileRequest, inputs: CompileInput) -> int | None:
     """Return what the request may take: as asked for or as the model does, never more than it
     turned out to take."""
-    rule, learnt = inputs.rule, inputs.calibration.limit_tokens
     asked = request.budget_tokens
-    if asked is None and rule is not None:
-        asked = rule.default_budget_tokens
-    limits = [limit for limit in (asked, learnt) if limit is not None]
+    if asked is None and inputs.rule is not None:
+        asked = inputs.rule.budget_tokens(request.reserve_tokens)
+    limits = [limit for limit in (asked, inputs.calibration.limit_tokens) if limit is not None]
     return min(limits, default=None)
 
 
@@ -155,7 +154,8 @@ def window_of(request: CompileRequest, inputs: CompileInput) -> int | None:
     A budget below that is of this one request: folding for it would change all others.
     """
     rule, learnt = inputs.rule, inputs.calibration.limit_tokens
-    known = [request.budget_tokens, None if rule is None else rule.default_budget_tokens]
+    own = None if rule is None else rule.budget_tokens(request.reserve_tokens)
+    known = [request.budget_tokens, own]
     largest = max((tokens for tokens in known if tokens is not None), default=None)
     return min((tokens for tokens in (largest, learnt) if tokens is not None), default=None)
 

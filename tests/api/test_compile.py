@@ -749,6 +749,18 @@ async def test_what_cannot_be_cut_is_refused_with_the_tokens_of_each_segment(api
     assert problem["by_segment"]["history"] == problem["required_tokens"] > 50
 
 
+async def test_a_reserve_alone_is_taken_off_the_model_s_window(api: Api) -> None:
+    path = await talk(api)
+    limits = []
+    for budget in (None, {}, {"reserve_output_tokens": 1_000}, {"max_input_tokens": 9_000}):
+        answer = await compiled(api, path, agent="agent", model="gpt-4o", budget=budget)
+        limits.append(answer["budget"]["limit"])
+    assert limits == [128_000 - 16_384, 128_000 - 16_384, 127_000, 9_000]
+    unknown = {"reserve_output_tokens": 1_000}
+    answer = await compiled(api, path, agent="agent", model="mine", budget=unknown)
+    assert (answer["budget"]["limit"], answer["warnings"]) == (None, ["unknown_window"])
+
+
 async def test_a_reserve_that_leaves_nothing_is_refused(api: Api) -> None:
     path = await api.session()
     body = {"budget": {"max_input_tokens": 50, "reserve_output_tokens": 50}}

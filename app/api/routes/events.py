@@ -201,7 +201,7 @@ async def get_event(
     bundle: ServicesHere,
     key: SessionHere,
     caller: Caller,
-    seq_or_id: Annotated[Word, Path(description="Seq or id of an event.")],
+    seq_or_id: Annotated[Word, Path(description="Seq or id of an event; digits alone are a seq.")],
     query: Annotated[ReaderQuery, Query()],
 ) -> Response:
     """Return one event, however it is read now."""

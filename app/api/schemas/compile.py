@@ -76,21 +76,26 @@ class InstructionField(RequestModel):
 class BudgetField(RequestModel):
     """What the request may take, and what of it is kept for the answer."""
 
-    max_input_tokens: Annotated[int, Field(ge=1)]
-    """Tokens of the request, by the model's count."""
-    reserve_output_tokens: Annotated[int, Field(ge=0)] = 0
-    """Of these, what is left for the answer."""
+    max_input_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Tokens of the request, by the model's count; null: the model's window."""
+    reserve_output_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Of these, what is left for the answer; null: nothing of what is given, of a window what the
+    model may answer."""
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
-        if self.reserve_output_tokens >= self.max_input_tokens:
+        if self.max_input_tokens is not None and self._reserve >= self.max_input_tokens:
             raise ValueError("reserve_output_tokens leaves nothing of max_input_tokens")
         return self
 
     @property
-    def limit(self) -> int:
-        """Tokens of the whole request."""
-        return self.max_input_tokens - self.reserve_output_tokens
+    def _reserve(self) -> int:
+        return self.reserve_output_tokens or 0
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens of the whole request; None: the model's."""
+        return None if self.max_input_tokens is None else self.max_input_tokens - self._reserve
 
 
 class ExplicitCacheField(RequestModel):
@@ -201,6 +206,7 @@ class CompileFields(RequestModel):
             format=FORMATS[self.format],
             as_of_seq=self.as_of_seq,
             budget_tokens=None if self.budget is None else self.budget.limit,
+            reserve_tokens=None if self.budget is None else self.budget.reserve_output_tokens,
         )
 
     def _cache(self, pointer: str) -> CacheOptions:

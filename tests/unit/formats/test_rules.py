@@ -77,14 +77,14 @@ def test_the_rule_for_unknown_models_of_a_maker_names_no_window() -> None:
     for model in ("claude-next", "gpt-next", "gemini-next"):
         rule = RULES.find(model)
         assert rule is not None
-        assert rule.default_budget_tokens is None
+        assert rule.budget_tokens() is None
         assert rule.prices is None
 
 
 def test_the_default_budget_is_the_window_less_the_reserve() -> None:
     rule = RULES.find("gpt-5")
     assert rule is not None
-    assert rule.default_budget_tokens == 400_000 - 128_000
+    assert rule.budget_tokens() == 400_000 - 128_000
 
 
 def test_a_larger_request_may_have_other_prices() -> None:
@@ -121,7 +121,7 @@ def test_a_file_laid_over_ours_wins_and_gives_the_date() -> None:
     mine = parse_rules(written(family("gpt-5", window_tokens=[400_000, "s"])), over)
     assert mine.date == "2027-02-03"
     found = [mine.find(name) for name in ("gpt-5", "my-model")]
-    assert [rule.default_budget_tokens for rule in found if rule] == [63_999, 9_000]
+    assert [rule.budget_tokens() for rule in found if rule] == [63_999, 9_000]
 
 
 @pytest.mark.parametrize(
