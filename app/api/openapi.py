@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app.api.bodies import REQUEST_MODELS
+from app.api.schemas.event_shape import describe_events
 
 _REF: Final = "#/components/schemas/{model}"
 PROBLEM: Final[dict[str, Any]] = {
@@ -63,6 +64,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=_REF)
         schemas |= schema.pop("$defs", {})
         schemas[model.__name__] = schema
+    describe_events(schemas, ref=_REF)
     schemas["Problem"] = PROBLEM
     # FastAPI describes its own error body, which nothing here ever answers.
     schemas.pop("HTTPValidationError", None)

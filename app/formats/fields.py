@@ -137,6 +137,11 @@ class Shape:
         self._kind = kind
         self._keys = {spelling: key for key in keys for spelling in (key, camel(key))}
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys that it knows, in snake_case."""
+        return frozenset(self._keys.values())
+
     def read(self, value: Json, pointer: str, notes: Notes) -> Fields:
         """Open an object; keys that it does not know are in ``unknown``."""
         if not isinstance(value, dict):

@@ -6,6 +6,15 @@ from typing import Any
 
 import pytest
 
+from app.formats.adk import _ACTIONS, _EVENT, _PASSED_THROUGH
+from app.formats.parts import (
+    _CONTENT,
+    _FILE_DATA,
+    _FUNCTION_CALL,
+    _FUNCTION_RESPONSE,
+    _INLINE_DATA,
+    _PART,
+)
 from app.main import create_app
 from app.settings import Settings
 
@@ -319,3 +328,23 @@ def test_a_reason_has_the_words_of_its_field(document: dict[str, Any]) -> None:
     fields = document["components"]["schemas"]["TokensAnswer"]["properties"]
     assert "off" in fields["error_bound"]["description"]
     assert "tokenizer" in fields["method"]["description"]
+
+
+#: How the reader names what it knows, beside what it only keeps.
+SHAPES = {
+    "EventShape": _EVENT.keys - set(_PASSED_THROUGH),
+    "ActionsShape": _ACTIONS.keys,
+    "ContentShape": _CONTENT.keys,
+    "PartShape": _PART.keys,
+    "FunctionCallShape": _FUNCTION_CALL.keys,
+    "FunctionResponseShape": _FUNCTION_RESPONSE.keys,
+    "Blob": _INLINE_DATA.keys,
+    "FileReference": _FILE_DATA.keys,
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_an_event_is_told_by_the_keys_that_are_read(document: dict[str, Any], name: str) -> None:
+    schema = document["components"]["schemas"][name]
+    assert schema["properties"].keys() == SHAPES[name]
+    assert all("description" in told or "$ref" in told for told in schema["properties"].values())
