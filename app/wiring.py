@@ -31,7 +31,7 @@ from app.providers.model_rules import load_model_rules
 from app.providers.rate_limits import LocalBuckets, RedisBuckets
 from app.providers.redis import RedisLink
 from app.providers.summarizers import summary_providers
-from app.providers.tokenizer import Tokenizer
+from app.providers.tokenizer import RememberedCounts, Tokenizer
 from app.services.activate_staged import ActivateStaged
 from app.services.app_policies import ManageApps
 from app.services.append_events import AppendEvents
@@ -265,6 +265,7 @@ def _parts(
 ) -> Parts:
     clock, meter = SystemClock(), telemetry.meter
     tokens = Tokenizer()
+    remembered = RememberedCounts(tokens)
     preparer = EventPreparer(
         converters=CONVERTERS,
         tokens=tokens,
@@ -325,7 +326,7 @@ def _parts(
         append_events=append_events,
         read=ReadForCompile(log=log, min_seq_wait_ms=settings.min_seq_wait_ms),
         run=RunCompile(
-            tokens=tokens,
+            tokens=remembered,
             tail_nudge=settings.tail_nudge,
             call_signature_sentinel=settings.call_signature_sentinel,
         ),
@@ -345,7 +346,7 @@ def _parts(
     )
     sse_clients = telemetry.metrics.gauge("sse_clients")
     telemetry.metrics.before_scrape(lambda: sse_clients.set(streams.count))
-    reads = PgCompactionReads(log, preparer.derive)
+    reads = PgCompactionReads(log, preparer.derive, remembered.count)
     recall_events = RecallEvents(database=database, log=log, search=PgEventSearch(), meter=meter)
     fold_events = FoldEvents(database=database, log=log, jobs=jobs, append_marker=append_marker)
     spend = BoundedSpend(

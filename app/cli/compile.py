@@ -16,7 +16,6 @@ from app.cli.terminal import cut, styled, table, width
 from app.core.calibration import calibration_of
 from app.core.canonical import canonical_json, json_string
 from app.core.compile.adk.opening import find_opening_args
-from app.core.compile.estimate import estimate_tokens
 from app.core.compile.inputs import (
     CompileInput,
     CompileOptions,
@@ -39,8 +38,9 @@ from app.core.events import Event, Events
 from app.core.index import resolve
 from app.core.json_text import parse_json
 from app.core.lanes import Reader
-from app.core.printing import content_line, event_line, part_text
+from app.core.printing import content_line, event_line
 from app.core.resolve import Log
+from app.core.tokens import CountTokens, part_tokens
 from app.formats import CONVERTERS, FORMATS
 from app.formats.fields import json_object
 from app.providers.tokenizer import Tokenizer
@@ -172,6 +172,8 @@ def for_model(inputs: CompileInput) -> CompileInput:
     Raises:
         SettingsError: the settings, or the file of model rules, cannot be used.
     """
+    count = Tokenizer().count
+    inputs = replace(inputs, count=count)
     if not inputs.options.model:
         return inputs
     settings = load_settings()
@@ -184,7 +186,6 @@ def for_model(inputs: CompileInput) -> CompileInput:
         call_signature_sentinel=settings.call_signature_sentinel,
     )
     tools = tools_text(inputs.format, options.tools)
-    count = Tokenizer().count
     return replace(
         inputs,
         options=options,
@@ -282,7 +283,7 @@ class _Compiled:
 
     def _figures(self) -> Iterator[str]:
         yield ""
-        yield f"tokens       {_tokens(self._result)}"
+        yield f"tokens       {_tokens(self._result, self._inputs.count)}"
         yield f"fingerprint  {self._result.fingerprint}"
         chained = len(self._result.chain) - 1
         yield f"prefix       {self._result.prefix_count} of {chained} parts can be cached"
@@ -349,14 +350,14 @@ class _Observers:
 # --------------------------------------------------------------------------------------- figures
 
 
-def _tokens(result: CompileResult) -> str:
+def _tokens(result: CompileResult, count: CountTokens) -> str:
     """Return our count of the whole request, and where it goes."""
     counts: Counter[str] = Counter()
-    counts["system"] = estimate_tokens(result.system) if result.system else 0
-    counts["tools"] = estimate_tokens(result.tools) if result.tools else 0
+    counts["system"] = count(result.system) if result.system else 0
+    counts["tools"] = count(result.tools) if result.tools else 0
     for content in result.contents:
         for placed in content.parts:
-            counts[placed.segment] += placed.tokens or estimate_tokens(part_text(placed.part))
+            counts[placed.segment] += placed.tokens or part_tokens(placed.part, count)
     said = ", ".join(f"{segment} {count:,}" for segment, count in counts.items() if count)
     return f"about {sum(counts.values()):,}{f' ({said})' if said else ''}"
 

@@ -10,7 +10,6 @@ because the provider checks them. A body that is no longer than its stub stays t
 from collections.abc import Sequence
 
 from app.core.canonical import canonical_json
-from app.core.compile.estimate import estimate_tokens
 from app.core.contents import (
     CodeExecutionResult,
     FileData,
@@ -20,20 +19,39 @@ from app.core.contents import (
     Text,
 )
 from app.core.copying import replace
-from app.core.events import Event
+from app.core.events import Event, Events
 from app.core.index import Index
-from app.core.tokens import PART_OVERHEAD
+from app.core.tokens import CountTokens, part_tokens, text_size
 
 
-def elide(event: Event, index: Index) -> Event:
-    """Return the event as it is read: its stub if it is elided, else the event itself."""
+def elide(event: Event, index: Index, count: CountTokens) -> Event:
+    """Return the event as it is read: its stub if it is elided, else the event itself.
+
+    Args:
+        event: as it was appended, its parts counted.
+        index: which events are elided.
+        count: for what stays of a body.
+    """
     elided = index.elision_of(event.seq)
     if elided is None or event.marker is not None:
         return event
     parts = tuple(stub(part, event.seq, elided.keep_chars) for part in event.parts)
     if parts == event.parts:
         return event
-    return replace(event, parts=parts, part_tokens=_tokens(event, parts))
+    return replace(event, parts=parts, part_tokens=_tokens(event, parts, count))
+
+
+def kept_characters(events: Events, index: Index) -> int:
+    """Return at most how many characters of elided bodies will be counted: what decides where the
+    counting runs."""
+    if not index.elided:
+        return 0
+    kept = 0
+    for event in events:
+        elided = index.elision_of(event.seq)
+        if elided is not None and elided.keep_chars:
+            kept += min(text_size(event.parts), elided.keep_chars * len(event.parts))
+    return kept
 
 
 def leaves_out(parts: Sequence[Part], seq: int, keep_chars: int) -> bool:
@@ -89,21 +107,8 @@ def _media_note(part: InlineData | FileData, seq: int) -> str:
     return f"[{part.mime_type or 'file'} left out: expand seq {seq} to see it]"
 
 
-def _tokens(event: Event, parts: Sequence[Part]) -> tuple[int, ...]:
+def _tokens(event: Event, parts: Sequence[Part], count: CountTokens) -> tuple[int, ...]:
     return tuple(
-        tokens if after is before else min(tokens, _estimate(after))
+        tokens if after is before else min(tokens, part_tokens(after, count))
         for tokens, before, after in zip(event.part_tokens, event.parts, parts, strict=True)
     )
-
-
-def _estimate(part: Part) -> int:
-    match part:
-        case Text(text=text):
-            said = text
-        case FunctionResponse(response=response):
-            said = response
-        case CodeExecutionResult(output=output):
-            said = output
-        case _:
-            said = ""
-    return estimate_tokens(said) + PART_OVERHEAD

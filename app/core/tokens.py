@@ -63,6 +63,11 @@ def part_tokens(part: Part, count: CountTokens) -> int:
     return own + PART_OVERHEAD
 
 
+def fresh_tokens(part: Part, count: CountTokens, rule: ModelRule | None) -> int:
+    """Return the tokens of a part that no append counted, by the rules of a model."""
+    return counted(part, part_tokens(part, count), rule)
+
+
 def counted(part: Part, tokens: int, rule: ModelRule | None) -> int:
     """Return a part's tokens by the rules of a model: text as counted at append, media anew.
 

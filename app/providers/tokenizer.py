@@ -1,5 +1,6 @@
 """The offline tokenizer: o200k, which is near enough for every family once sums are calibrated."""
 
+import hashlib
 from typing import Final
 
 from bpe_openai import _bindings  # type: ignore[import-untyped]
@@ -12,6 +13,8 @@ ENCODING: Final = "o200k_base"
 #: random letters and digits (100 ms of CPU). So a thread alone frees nobody; in pieces of this
 #: size, of 1 to 3 ms each, others run between two.
 PIECE_CHARACTERS: Final = 16_384
+#: Texts whose count is remembered, at some 150 bytes each.
+MAX_REMEMBERED: Final = 16_384
 
 
 class Tokenizer:
@@ -41,3 +44,23 @@ class Tokenizer:
             return int(self._encoding.count(text))
         except UnicodeEncodeError:
             return int(self._encoding.count(clean_text(text)))
+
+
+class RememberedCounts:
+    """Counts what comes again with every compile: system text, tools, instructions, what stays of
+    elided bodies. By the text's hash, which takes a fiftieth of the time."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._tokens_by_hash: dict[bytes, int] = {}
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens, as the tokenizer counts them."""
+        key = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        tokens = self._tokens_by_hash.get(key)
+        if tokens is None:
+            tokens = self._tokenizer.count(text)
+            if len(self._tokens_by_hash) >= MAX_REMEMBERED:
+                self._tokens_by_hash.clear()
+            self._tokens_by_hash[key] = tokens
+        return tokens

@@ -26,7 +26,6 @@ from app.core.compile.breaks import (
 from app.core.compile.explicit_cache import Lifecycle, cache_segment, request_after
 from app.core.compile.inputs import BudgetAction, CompileInput, CompileOptions, CompileResult
 from app.core.compile.instruction import system_text
-from app.core.compile.pipeline import run_pipeline
 from app.core.compile.projection import Counted, Projection, scaled
 from app.core.compile.render import request_fields, tools_text
 from app.core.compile.settle import can_settle, given_after, settle
@@ -68,7 +67,6 @@ from app.services.run_compile import (
     RunCompile,
     base_count_of,
     limit_of,
-    run_then,
     tightened,
     window_of,
 )
@@ -185,7 +183,7 @@ class CompileContext:
             compaction=beside.standing if beside else None,
         )
 
-    def stateless(
+    async def stateless(
         self, events: Log, request: CompileRequest, state: Mapping[str, Json]
     ) -> Compiled:
         """Compile a log that is stored nowhere.
@@ -213,11 +211,11 @@ class CompileContext:
             rule=given.rule,
             calibration=given.calibration,
         )
-        inputs = self._run.counted(inputs, request)
-        result = self._run(events.events, inputs, observer)
+        inputs = await self._run.counted(inputs, request)
+        result = await self._run(events.events, inputs, observer)
         observer.lap("render")
         counted, projection = self._run.project(inputs, result, events.events)
-        standing = self._stateless_standing(events, request, inputs, result)
+        standing = await self._stateless_standing(events, request, inputs, result)
         lifecycle = self._caches.plan(
             inputs, result, counted, events.events, records=records, given=given
         )
@@ -292,8 +290,8 @@ class CompileContext:
         )
         given = self._caches.dated(given, records)
         observer.lap("load")
-        inputs = self._run.inputs(request, read, given)
-        result = self._run(read.events, inputs, observer)
+        inputs = await self._run.inputs(request, read, given)
+        result = await self._run(read.events, inputs, observer)
         if result.budget_actions:
             read, inputs, result = await self._with_staged(
                 connection, request, read, inputs=inputs, result=result, observer=observer
@@ -337,7 +335,7 @@ class CompileContext:
         read = await self._read(connection, key, request, before=known.before)
         given = await self._fetch(connection, request, read)
         observer.lap("load")
-        inputs = self._run.inputs(request, read, given)
+        inputs = await self._run.inputs(request, read, given)
         if not read.is_rest or inputs.rule is not known.rule:
             return None
         settled = known.settled
@@ -350,7 +348,7 @@ class CompileContext:
             return None
         read = replace(read, events=events)
         try:
-            result = run_pipeline(events, inputs, observer)
+            result = await self._run.once(events, inputs, observer)
         except BudgetExceededError:
             return None
         observer.lap("render")
@@ -451,7 +449,7 @@ class CompileContext:
         used = tuple(BudgetAction("staged_fold", seq, saved[seq]) for seq in staged)
         read = replace(full, index=index, head_seq=read.head_seq)
         inputs = replace(inputs, index=index)
-        folded = self._run(read.events, inputs, observer)
+        folded = await self._run(read.events, inputs, observer)
         return read, inputs, replace(folded, budget_actions=(*used, *folded.budget_actions))
 
     async def _standing(
@@ -485,11 +483,11 @@ class CompileContext:
             compiled_seq=compiled_at(broken),
             opening_args=then.opening_args,
         )
-        then_result = run_then(then.events, then_inputs)
+        then_result = await self._run.then(then.events, then_inputs)
         found = find_break(broken, result, then_result, index=read.index, markers=markers)
         return broken_standing(broken, result, then_result, found)
 
-    def _stateless_standing(
+    async def _stateless_standing(
         self, events: Log, request: CompileRequest, inputs: CompileInput, result: CompileResult
     ) -> Standing:
         reader = inputs.options.reader
@@ -506,7 +504,7 @@ class CompileContext:
             return Standing(None, found_break=change_before(broken, markers))
         then = up_to(events, compiled_at(broken))
         then_inputs = replace(inputs, index=then.index, compiled_seq=compiled_at(broken))
-        then_result = run_then(then.events, then_inputs)
+        then_result = await self._run.then(then.events, then_inputs)
         found = find_break(broken, result, then_result, index=inputs.index, markers=markers)
         return broken_standing(broken, result, then_result, found)
 

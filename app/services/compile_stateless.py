@@ -49,4 +49,4 @@ class CompileStateless:
             state = evolve(state, each.state_delta)
         log = Log(tuple(events), resolver.facts.index)
         with counting_refusals(self._meter):
-            return self._compile.stateless(log, request, state), notes
+            return await self._compile.stateless(log, request, state), notes

@@ -1,9 +1,11 @@
 """Run the pipeline for a request: what goes in, what the result takes, and how long it took."""
 
+import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.instruction import system_text
@@ -11,6 +13,7 @@ from app.core.compile.pipeline import PassObserver, run_pipeline
 from app.core.compile.projection import Counted, Projection, count_result, project
 from app.core.compile.render import tools_text
 from app.core.compile.trace import PassTrace
+from app.core.compile.uncounted import uncounted_characters
 from app.core.contents import Contents
 from app.core.copying import replace
 from app.core.errors import BudgetExceededError
@@ -22,8 +25,10 @@ from app.services.read_for_compile import position_of
 
 #: A budget that a report shows to be too wide is made tighter by so many parts of it at a time.
 TIGHTENING_STEPS: Final = 20
-#: System texts and tools repeat from compile to compile, and are long.
-CACHED_COUNTS: Final = 256
+#: So many characters are counted in some 4 ms; more of them beside the event loop.
+MAX_CHARACTERS_ON_LOOP: Final = 16_384
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -63,10 +68,16 @@ class RunCompile:
     def __init__(
         self, *, tokens: TokenCounter, tail_nudge: bool, call_signature_sentinel: bool
     ) -> None:
-        self._tokens = tokens
+        """Take what the server chose.
+
+        Args:
+            tokens: remembers what it counted, since most of it comes with every compile.
+            tail_nudge: whether a user text is put where a provider wants one.
+            call_signature_sentinel: whether unsigned calls get one.
+        """
+        self._count = tokens.count
         self._tail_nudge = tail_nudge
         self._call_signature_sentinel = call_signature_sentinel
-        self._count = lru_cache(CACHED_COUNTS)(tokens.count)
 
     def options(self, request: CompileRequest) -> CompileOptions:
         """Return the options with the server's own."""
@@ -76,7 +87,7 @@ class RunCompile:
             call_signature_sentinel=self._call_signature_sentinel,
         )
 
-    def inputs(self, request: CompileRequest, read: LogRead, given: Given) -> CompileInput:
+    async def inputs(self, request: CompileRequest, read: LogRead, given: Given) -> CompileInput:
         """Return the inputs of a stored session."""
         inputs = CompileInput(
             options=self.options(request),
@@ -89,9 +100,9 @@ class RunCompile:
             calibration=given.calibration,
             cache_scope=(read.key.tenant_id, read.key.session_id),
         )
-        return self.counted(inputs, request)
+        return await self.counted(inputs, request)
 
-    def counted(self, inputs: CompileInput, request: CompileRequest) -> CompileInput:
+    async def counted(self, inputs: CompileInput, request: CompileRequest) -> CompileInput:
         """Return the inputs with the budget, and what the request takes before any contents."""
         system = system_text(inputs.options, inputs.state)
         tools = tools_text(request.format, inputs.options.tools)
@@ -99,11 +110,12 @@ class RunCompile:
         return replace(
             inputs,
             budget_tokens=None if limit is None else inputs.calibration.budget(limit),
-            system_tokens=self._count(system) if system else 0,
-            tools_tokens=self._count(tools) if tools else 0,
+            count=self._count,
+            system_tokens=await _run(len(system), partial(self._count, system)) if system else 0,
+            tools_tokens=await _run(len(tools), partial(self._count, tools)) if tools else 0,
         )
 
-    def __call__(
+    async def __call__(
         self, events: Events, inputs: CompileInput, observer: PassObserver | None = None
     ) -> CompileResult:
         """Run the pipeline; a second time where a report says that more must be cut.
@@ -111,6 +123,30 @@ class RunCompile:
         Raises:
             BudgetExceededError: in the model's tokens.
         """
+        characters = uncounted_characters(events, inputs)
+        return await _run(characters, partial(self._fitted, events, inputs, observer))
+
+    async def once(
+        self, events: Events, inputs: CompileInput, observer: PassObserver | None = None
+    ) -> CompileResult:
+        """Run the pipeline as it is.
+
+        Raises:
+            BudgetExceededError: in our tokens.
+        """
+        characters = uncounted_characters(events, inputs)
+        return await _run(characters, partial(run_pipeline, events, inputs, observer))
+
+    async def then(self, events: Events, inputs: CompileInput) -> CompileResult:
+        """Compile an earlier position, for comparison only."""
+        try:
+            return await self.once(events, inputs)
+        except BudgetExceededError:
+            return await self.once(events, replace(inputs, budget_tokens=None))
+
+    def _fitted(
+        self, events: Events, inputs: CompileInput, observer: PassObserver | None
+    ) -> CompileResult:
         try:
             result = run_pipeline(events, inputs, observer)
             if inputs.budget_tokens is None:
@@ -129,7 +165,7 @@ class RunCompile:
         """Return our count of a result, and what the provider will count."""
         counted = count_result(
             result,
-            self._tokens.count,
+            self._count,
             system_tokens=inputs.system_tokens,
             tools_tokens=inputs.tools_tokens,
         )
@@ -175,12 +211,9 @@ def tightened(inputs: CompileInput, projection: Projection) -> int | None:
     return budget * TIGHTENING_STEPS // steps
 
 
-def run_then(events: Events, inputs: CompileInput) -> CompileResult:
-    """Compile an earlier position, for comparison only."""
-    try:
-        return run_pipeline(events, inputs)
-    except BudgetExceededError:
-        return run_pipeline(events, replace(inputs, budget_tokens=None))
+async def _run(characters: int, run: Callable[[], T]) -> T:
+    """Run what counts so many characters: beside the event loop where they are many."""
+    return run() if characters <= MAX_CHARACTERS_ON_LOOP else await asyncio.to_thread(run)
 
 
 def base_count_of(result: CompileResult, base_fingerprint: str | None) -> int | None:

@@ -4,6 +4,7 @@ What is read follows the live events, and the few masked ones that an overlap re
 history. All statements run on one snapshot, so that facts and bodies are of one moment.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, LiteralString
 
@@ -19,11 +20,13 @@ from app.core.compaction.facts import (
 )
 from app.core.compaction.policy import CompactionPolicy
 from app.core.copying import replace
-from app.core.elision import elide
-from app.core.events import Event, Marker
+from app.core.elision import elide, kept_characters
+from app.core.events import Event, Events, Marker
+from app.core.index import Index
 from app.core.lanes import Lane
 from app.core.ranges import Ranges, intersect, union
 from app.core.resolve import Needs, Resolver
+from app.core.tokens import CountTokens
 from app.ports import CompactionRead, CompactionStanding, LockedSession, SessionKey
 from app.storage.codec import DERIVED_VERSION, Derive, pack_multirange, unpack_event, unpack_json
 from app.storage.compaction_counters import PgCompactionCounters
@@ -33,15 +36,19 @@ from app.storage.markers import logged_folds, markers_but_folds, newest_folds
 
 #: The newest refusals are enough: each counts until its lanes have grown.
 MAX_REFUSALS: Final = 50
+#: So many characters are counted in some 4 ms; more of them beside the event loop.
+MAX_CHARACTERS_ON_LOOP: Final = 16_384
 
 
 class PgCompactionReads:
     """:class:`app.ports.CompactionReads` on Postgres."""
 
-    def __init__(self, log: PgEventLog, derive: Derive) -> None:
-        """Take the log, and what derives an event from its raw text."""
+    def __init__(self, log: PgEventLog, derive: Derive, count: CountTokens) -> None:
+        """Take the log, what derives an event from its raw text, and what counts a text's
+        tokens."""
         self._log = log
         self._derive = derive
+        self._count = count
         self._counters = PgCompactionCounters()
 
     async def read(
@@ -81,6 +88,16 @@ class PgCompactionReads:
                 )
         return {row["seq"]: unpack_event(row, lanes[row["lane"]], self._derive) for row in rows}
 
+    async def _as_read(self, events: Events, index: Index) -> Events:
+        """Return the events, elided ones as stubs."""
+
+        def elided() -> Events:
+            return tuple(elide(event, index, self._count) for event in events)
+
+        if kept_characters(events, index) <= MAX_CHARACTERS_ON_LOOP:
+            return elided()
+        return await asyncio.to_thread(elided)
+
     async def _facts(
         self,
         connection: PgConnection,
@@ -101,8 +118,8 @@ class PgCompactionReads:
         return PlanFacts(
             head_seq=session.head_seq,
             events=[
-                plan_event(elide(event, session.index), completes_invocation=seq == last_of_newest)
-                for seq, event in events.items()
+                plan_event(event, completes_invocation=event.seq == last_of_newest)
+                for event in await self._as_read(tuple(events.values()), session.index)
             ],
             index=session.index,
             waiting=frozenset(resolver.waiting(facts.calls_by_seq)),

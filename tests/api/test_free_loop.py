@@ -14,7 +14,7 @@ from app.core import canonical, json_text
 from app.providers.tokenizer import PIECE_CHARACTERS, Tokenizer
 from app.services import prepare_events, resolve_batch
 from app.storage import insert_events
-from tests.api.conftest import Api, model, response, zipped
+from tests.api.conftest import Api, model, response, user, zipped
 
 #: What may be worked on at once on the loop, in characters.
 MOST_ON_LOOP: Final = 65_536
@@ -88,6 +88,23 @@ async def test_a_large_batch_is_worked_on_beside_the_loop(api: Api, watch: Watch
     assert set(watch.on_loop) <= {"parse_object"}
     assert watch.beside["parse_object"] > MOST_ON_LOOP
     assert watch.beside["resolve_batch"] == watch.beside["_values"] == 500
+
+
+async def test_long_texts_of_a_compile_are_counted_beside_the_loop(api: Api, watch: Watch) -> None:
+    path = await api.session()
+    long = str(LARGE["prose"])
+    await api.append(path, user(long), model(long, author="other"), user("now"))
+    await api.post(f"{path}/elisions", {"seqs": [1], "keep_chars": MEGABYTE * 9 // 10})
+    watch.on_loop.clear()
+    watch.beside.clear()
+    instruction = {"static": "s", "dynamic": "Now. " + long}
+    for options in ({}, {"instruction": instruction}, {"system": "Here. " + long}):
+        body = {"agent": "agent", "format": "anthropic", **options}
+        answer = await api.post(f"{path}/compile", body)
+        assert answer.status_code == 200, answer.text
+
+    assert watch.on_loop.get("count", 0) <= MOST_ON_LOOP
+    assert watch.beside["count"] > MEGABYTE // 2
 
 
 async def test_a_compressed_body_is_opened_beside_the_loop(

@@ -14,6 +14,7 @@ from app.core.compaction.facts import plan_facts_of
 from app.core.compaction.plan import plan_next
 from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.policy import CompactionPolicy
+from app.core.compile.estimate import estimate_tokens
 from app.core.copying import replace
 from app.core.events import Event, Fold, FoldRequest
 from app.core.index import resolve
@@ -27,7 +28,7 @@ from tests.builders import activate, fold, fold_of, model, pin, section, text, u
 from tests.log_driver import LOG, append, new_event, new_session, no_derive
 from tests.planning import policy, turn
 
-READS: Final = PgCompactionReads(LOG, no_derive)
+READS: Final = PgCompactionReads(LOG, no_derive, estimate_tokens)
 ROLLING: Final = policy(strategy="threshold", token_threshold=400, event_retention_size=2)
 INTERVAL: Final = policy(strategy="interval", compaction_interval=2, overlap_size=1)
 

@@ -72,7 +72,7 @@ FITS: Final = (
 
 
 #: Even as stubs, five hundred parts of one message take more.
-WIDER: Final = {five_hundred_images_at_once: 10_000}
+WIDER: Final = {five_hundred_images_at_once: 15_000}
 
 
 def compiled(made: Log, name: str, budget: int = BUDGET) -> CompileResult:

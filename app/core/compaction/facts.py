@@ -12,6 +12,7 @@ from typing import Final
 
 from app.core.branch import tagged_segments
 from app.core.compaction.policy import CompactionPolicy
+from app.core.compile.estimate import estimate_tokens
 from app.core.contents import FunctionResponse, is_blank
 from app.core.copying import replace
 from app.core.elision import elide
@@ -21,6 +22,7 @@ from app.core.index import UNTOUCHED, Index, effective_markers, resolve
 from app.core.lanes import ROOT_LANE, Lane
 from app.core.ranges import EMPTY, Ranges, contains, intersect, union
 from app.core.resolve import CallFacts, Facts, Log, Resolver
+from app.core.tokens import CountTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,22 +107,27 @@ def plan_event(event: Event, *, completes_invocation: bool = False) -> PlanEvent
     )
 
 
-def plan_facts_of(log: Log, *, projected_tokens: int | None = None) -> PlanFacts:
+def plan_facts_of(
+    log: Log, *, projected_tokens: int | None = None, count: CountTokens = estimate_tokens
+) -> PlanFacts:
     """Return the facts of a whole log in memory."""
     resolver = Resolver(Facts())
     for event in log.events:
         resolver.add(event)
-    return replace(facts_known(resolver, log.events), projected_tokens=projected_tokens)
+    facts = facts_known(resolver, log.events, count)
+    return replace(facts, projected_tokens=projected_tokens)
 
 
-def facts_known(resolver: Resolver, events: Iterable[Event]) -> PlanFacts:
+def facts_known(
+    resolver: Resolver, events: Iterable[Event], count: CountTokens = estimate_tokens
+) -> PlanFacts:
     """Return the facts of a whole log of which the resolver saw every event."""
     facts = resolver.facts
     events = tuple(events)
     ordinary = [event for event in events if event.marker is None]
     return PlanFacts(
         head_seq=facts.head_seq,
-        events=[plan_event(elide(event, facts.index)) for event in ordinary],
+        events=[plan_event(elide(event, facts.index, count)) for event in ordinary],
         index=facts.index,
         markers=[(event.seq, event.marker) for event in events if event.marker is not None],
         waiting=frozenset(resolver.waiting(facts.calls_by_seq)),

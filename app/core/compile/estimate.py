@@ -1,4 +1,4 @@
-"""A rough token count for the texts that the pipeline itself makes; the log's parts are counted."""
+"""A rough token count for the few words of the pipeline's own; what others wrote is counted."""
 
 from typing import Final
 

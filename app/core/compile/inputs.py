@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from app.core.calibration import UNCALIBRATED, Calibration
 from app.core.canonical import Json
+from app.core.compile.estimate import estimate_tokens
 from app.core.compile.media import LimitedMedia, MediaKind
 from app.core.compile.order import ReadKey
 from app.core.contents import Content, Contents, Part, PlacedPart, Role
@@ -19,6 +20,7 @@ from app.core.events import Event
 from app.core.index import Index
 from app.core.lanes import ANYONE, Reader
 from app.core.model_rules import ModelRule, Ttl
+from app.core.tokens import CountTokens
 
 Preset: TypeAlias = Literal["stable", "adk"]
 IncludeContents: TypeAlias = Literal["default", "none"]
@@ -117,6 +119,8 @@ class CompileInput(Struct, frozen=True, kw_only=True):
     #: What is known of the model; None: nothing.
     rule: ModelRule | None = None
     calibration: Calibration = UNCALIBRATED
+    #: For what others wrote and no append counted: the tokenizer; roughly, for who has none.
+    count: CountTokens = estimate_tokens
     #: Tenant and session, for the key of the provider's cache.
     cache_scope: tuple[str, str] = ("", "")
     #: What an earlier compile made of the events that are not given.

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from app.core.canonical import Json, clean_text
-from app.core.compile.estimate import estimate_tokens
-from app.core.compile.inputs import CompileOptions, Instruction
+from app.core.compile.inputs import CompileInput, CompileOptions, Instruction
 from app.core.compile.quoting import ELIDED_MARKER
 from app.core.contents import (
     Content,
@@ -24,6 +23,7 @@ from app.core.contents import (
     Text,
 )
 from app.core.errors import InvalidInputError
+from app.core.tokens import fresh_tokens
 
 BEGIN_INSTRUCTION: Final = "<<<BEGIN_SYSTEM_INSTRUCTION>>>"
 END_INSTRUCTION: Final = "<<<END_SYSTEM_INSTRUCTION>>>"
@@ -80,8 +80,20 @@ def _identity(options: CompileOptions) -> str:
     return said
 
 
-def dynamic_content(options: CompileOptions, state: Mapping[str, Json]) -> Content | None:
+def dynamic_content(inputs: CompileInput) -> Content | None:
     """Return the instruction as an ephemeral content; None unless there is a static one beside it.
+
+    Raises:
+        InvalidInputError: the instruction names a variable that the state does not hold.
+    """
+    told = dynamic_text(inputs.options, inputs.state)
+    if told is None:
+        return None
+    return Content("user", (_placed(Text(text=told), inputs, ephemeral=True),))
+
+
+def dynamic_text(options: CompileOptions, state: Mapping[str, Json]) -> str | None:
+    """Return what the ephemeral content says; None unless there is a static instruction beside it.
 
     Raises:
         InvalidInputError: the instruction names a variable that the state does not hold.
@@ -92,15 +104,14 @@ def dynamic_content(options: CompileOptions, state: Mapping[str, Json]) -> Conte
     text = _dynamic(instruction, state)
     for marker in (BEGIN_INSTRUCTION, END_INSTRUCTION):
         text = text.replace(marker, ELIDED_MARKER)
-    told = f"{_PREAMBLE}\n{BEGIN_INSTRUCTION}\n{text}\n{END_INSTRUCTION}"
-    return Content("user", (_placed(Text(text=told), ephemeral=True),))
+    return f"{_PREAMBLE}\n{BEGIN_INSTRUCTION}\n{text}\n{END_INSTRUCTION}"
 
 
-def static_contents(options: CompileOptions) -> Contents:
+def static_contents(inputs: CompileInput) -> Contents:
     """Return the media that the static instruction refers to, one user content each."""
     return tuple(
-        Content("user", (_placed(Text(text=introduction)), _placed(part)))
-        for _, introduction, part in _references(options.instruction)
+        Content("user", (_placed(Text(text=introduction), inputs), _placed(part, inputs)))
+        for _, introduction, part in _references(inputs.options.instruction)
         if not isinstance(part, Text)
     )
 
@@ -141,8 +152,8 @@ def _labelled(label: str, value: str | None) -> str:
     return f"{label}: {value}" if value else ""
 
 
-def _placed(part: Part, *, ephemeral: bool = False) -> PlacedPart:
-    tokens = estimate_tokens(part.text) if isinstance(part, Text) else 0
+def _placed(part: Part, inputs: CompileInput, *, ephemeral: bool = False) -> PlacedPart:
+    tokens = fresh_tokens(part, inputs.count, inputs.rule)
     return PlacedPart(part, segment=Segment.INJECTED, ephemeral=ephemeral, tokens=tokens)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.providers.tokenizer import ENCODING, PIECE_CHARACTERS, Tokenizer
+from app.providers.tokenizer import ENCODING, PIECE_CHARACTERS, RememberedCounts, Tokenizer
 
 _TOKENIZER = Tokenizer()
 _ENCODING = bpe_openai.get_encoding(ENCODING)
@@ -49,3 +49,25 @@ def test_pieces_cost_at_most_one_token_each(tokenizer: Tokenizer) -> None:
     whole = len(_ENCODING.encode_ordinary(text))
     pieces = len(text) // PIECE_CHARACTERS + 1
     assert whole <= tokenizer.count(text) <= whole + pieces
+
+
+class Noting(Tokenizer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: list[str] = []
+
+    def count(self, text: str) -> int:
+        self.counted.append(text)
+        return len(text)
+
+
+def test_a_text_is_counted_once_and_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    noting = Noting()
+    remembered = RememberedCounts(noting)
+    monkeypatch.setattr("app.providers.tokenizer.MAX_REMEMBERED", 2)
+
+    assert [remembered.count(text) for text in ("one", "\ud800", "one", "\ud800")] == [3, 1, 3, 1]
+    assert noting.counted == ["one", "\ud800"]
+    remembered.count("another")
+    remembered.count("one")
+    assert noting.counted == ["one", "\ud800", "another", "one"]

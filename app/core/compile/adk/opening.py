@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from app.core.compile.estimate import estimate_tokens
 from app.core.compile.inputs import CompileInput
 from app.core.contents import Content, Part, PlacedPart, Segment, Text
 from app.core.events import Event
+from app.core.tokens import fresh_tokens
 
 #: A single-turn agent has no one to ask.
 SINGLE_TURN_NUDGE: Final = (
@@ -44,9 +44,10 @@ def opening_content(inputs: CompileInput) -> Content | None:
         return None
     if options.single_turn:
         parts = (*parts, Text(text=SINGLE_TURN_NUDGE))
-    return Content("user", tuple(_placed(part) for part in parts))
-
-
-def _placed(part: Part) -> PlacedPart:
-    tokens = estimate_tokens(part.text) if isinstance(part, Text) else 0
-    return PlacedPart(part, segment=Segment.HISTORY, tokens=tokens)
+    placed = [
+        PlacedPart(
+            part, segment=Segment.HISTORY, tokens=fresh_tokens(part, inputs.count, inputs.rule)
+        )
+        for part in parts
+    ]
+    return Content("user", tuple(placed))

@@ -11,16 +11,16 @@ stands where its last fragment stood. Neighbours can only be told once masked ev
 
 from typing import Final
 
-from app.core.compile.estimate import estimate_tokens
 from app.core.contents import Role, Text
 from app.core.copying import replace
 from app.core.events import Event, Events
+from app.core.tokens import CountTokens, part_tokens
 
 _ROLES: Final[tuple[Role, ...]] = ("user", "model")
 
 
-def join_transcriptions(events: Events) -> Events:
-    """Return the events with every run of transcriptions as one message."""
+def join_transcriptions(events: Events, count: CountTokens) -> Events:
+    """Return the events with every run of transcriptions as one message, counted."""
     if None not in [event.role for event in events]:
         return events
     joined: list[Event] = []
@@ -34,7 +34,7 @@ def join_transcriptions(events: Events) -> Events:
         following = events[number + 1] if number + 1 < len(events) else None
         if following is not None and _transcription(following)[0] == role:
             continue
-        joined.append(_message(event, role, "".join(fragments)))
+        joined.append(_message(event, role, "".join(fragments), count))
         fragments = []
     return tuple(joined)
 
@@ -50,12 +50,13 @@ def _transcription(event: Event) -> tuple[Role | None, str]:
     return None, ""
 
 
-def _message(event: Event, role: Role, text: str) -> Event:
+def _message(event: Event, role: Role, text: str, count: CountTokens) -> Event:
+    part = Text(text=text)
     return replace(
         event,
         role=role,
-        parts=(Text(text=text),),
-        part_tokens=(estimate_tokens(text),),
+        parts=(part,),
+        part_tokens=(part_tokens(part, count),),
         input_transcription=None,
         output_transcription=None,
     )

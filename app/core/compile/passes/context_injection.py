@@ -19,8 +19,8 @@ def context_injection(
     report: Report,  # noqa: ARG001
 ) -> Contents:
     """Return the contents with the instruction's contents in their places."""
-    static = static_contents(inputs.options) if inputs.settled.until is None else ()
-    dynamic = dynamic_content(inputs.options, inputs.state)
+    static = static_contents(inputs) if inputs.settled.until is None else ()
+    dynamic = dynamic_content(inputs)
     if dynamic is None:
         return (*static, *contents)
     at = len(contents)

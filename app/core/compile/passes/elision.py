@@ -16,4 +16,4 @@ def elision(events: Events, inputs: CompileInput, report: Report) -> Events:  # 
     """Return the events, elided ones as stubs."""
     if not inputs.index.elided:
         return events
-    return tuple(elide(event, inputs.index) for event in events)
+    return tuple(elide(event, inputs.index, inputs.count) for event in events)

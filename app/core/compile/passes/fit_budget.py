@@ -35,11 +35,10 @@ from app.core.contents import (
 )
 from app.core.copying import replace
 from app.core.errors import BudgetExceededError
+from app.core.tokens import CountTokens, part_tokens
 
 #: Part of the budget that one step cuts.
 STEPS: Final = 10
-#: A stub must be worth it: it says what it stands for, in about so many tokens.
-_STUB_TOKENS: Final = 16
 #: Stands where invocations were left out.
 LEFT_OUT_TEXT: Final = "Earlier parts of this conversation were left out to fit the context window."
 
@@ -155,7 +154,7 @@ class _Cutter:
         for number in numbers:
             parts: list[PlacedPart] = []
             for placed in contents[number].parts:
-                stub = _stub_of(placed) if wanted > 0 else None
+                stub = _stub_of(placed, self._inputs.count) if wanted > 0 else None
                 if stub is not None:
                     wanted -= placed.tokens - stub.tokens
                     saved = placed.tokens - stub.tokens
@@ -198,10 +197,10 @@ def _is_protected(placed: PlacedPart) -> bool:
     return placed.segment is not Segment.HISTORY or placed.seq is None
 
 
-def _stub_of(placed: PlacedPart) -> PlacedPart | None:
+def _stub_of(placed: PlacedPart, count: CountTokens) -> PlacedPart | None:
     """Return a stub for a result or a piece of media, None where there is nothing to save."""
     part = placed.part
-    if _is_protected(placed) or placed.tokens <= _STUB_TOKENS:
+    if _is_protected(placed):
         return None
     said = f"left out to fit the context window: {placed.tokens} tokens, seq {placed.seq}"
     if isinstance(part, FunctionResponse):
@@ -212,7 +211,9 @@ def _stub_of(placed: PlacedPart) -> PlacedPart | None:
         stub = Text(text=f"[{part.mime_type or 'file'} {said}]")
     else:
         return None
-    return replace(placed, part=stub, tokens=_STUB_TOKENS)
+    # With the name of its tool, which may be of any length.
+    tokens = part_tokens(stub, count)
+    return replace(placed, part=stub, tokens=tokens) if tokens < placed.tokens else None
 
 
 def _exceeded(contents: Contents, inputs: CompileInput, budget: int) -> BudgetExceededError:

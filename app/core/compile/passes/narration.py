@@ -46,6 +46,7 @@ from app.core.copying import replace
 from app.core.events import USER, Event, Events
 from app.core.lanes import Reader
 from app.core.ranges import contains
+from app.core.tokens import PART_OVERHEAD, CountTokens
 
 PREAMBLE: Final = (
     "For context: below is a transcript of what another agent did, quoted between "
@@ -59,7 +60,7 @@ _PREAMBLE_TOKENS: Final = estimate_tokens(PREAMBLE)
 
 def narration(events: Events, inputs: CompileInput, report: Report) -> Events:
     """Return the events with every foreign one retold as the user's."""
-    events = join_transcriptions(events)
+    events = join_transcriptions(events, inputs.count)
     options = inputs.options
     if not options.reader.agent or _is_all_own(events, options.reader):
         return events
@@ -72,7 +73,7 @@ def narration(events: Events, inputs: CompileInput, report: Report) -> Events:
             told.append(event)
         elif options.narration == "none":
             report.repair("foreign_dropped", event.seq, f"said by {event.author}")
-        elif (account := _account(event, options)) is not None:
+        elif (account := _account(event, inputs)) is not None:
             told.append(account)
     return tuple(told)
 
@@ -112,12 +113,13 @@ def _answers_foreign(event: Event, inputs: CompileInput, authors: Mapping[str, s
     )
 
 
-def _account(event: Event, options: CompileOptions) -> Event | None:
+def _account(event: Event, inputs: CompileInput) -> Event | None:
     """Return the event as the reader is told of it; None when there is nothing to tell.
 
     A told part counts what its source counted and an estimate of the words around it.
     """
-    teller = _Teller(event.author, options)
+    options = inputs.options
+    teller = _Teller(event.author, options, inputs.count)
     told = [
         (part, tokens)
         for source, source_tokens in zip(event.parts, event.part_tokens, strict=True)
@@ -146,6 +148,7 @@ class _Teller:
 
     author: str
     options: CompileOptions
+    count: CountTokens
 
     def tell(self, part: Part, tokens: int) -> Iterable[tuple[Part, int]]:
         """Yield what is told of a part, each with its tokens."""
@@ -161,10 +164,10 @@ class _Teller:
                 return
             case FunctionCall(name=name):
                 said = f"[{self._author}] called tool `{self._name(name)}` with parameters:"
-                yield self._quoted(said, _arguments(part, is_adk=is_adk), tokens)
+                yield self._json_quoted(said, _arguments(part, is_adk=is_adk), tokens)
             case FunctionResponse(name=name):
                 said = f"[{self._author}] `{self._name(name)}` tool returned result:"
-                yield self._quoted(said, _result(part, is_adk=is_adk), tokens)
+                yield self._json_quoted(said, _result(part, is_adk=is_adk), tokens)
                 if not is_adk:
                     yield from ((media, 0) for media in part.media)
             case Opaque(text=text):
@@ -186,6 +189,12 @@ class _Teller:
     @property
     def _has_thoughts(self) -> bool:
         return self.options.foreign_thoughts and self.options.include_contents != "none"
+
+    def _json_quoted(self, said: str, text: str, tokens: int) -> tuple[Text, int]:
+        if self.options.preset == "adk":
+            # Python's notation takes other tokens than the JSON that was counted.
+            tokens = self.count(text) + PART_OVERHEAD
+        return self._quoted(said, text, tokens)
 
     def _quoted(self, said: str, text: str, tokens: int) -> tuple[Text, int]:
         is_plain = self.options.narration == "name"
