@@ -432,7 +432,11 @@ def _parts(
         fold_events=fold_events,
         recall_events=recall_events,
         elide_events=ElideEvents(
-            database=database, log=log, preparer=preparer, append_marker=append_marker
+            database=database,
+            log=log,
+            preparer=preparer,
+            count=tokens.count,
+            append_marker=append_marker,
         ),
         expand_events=ExpandEvents(
             database=database,

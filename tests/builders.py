@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from app.core.canonical import canonical_json
+from app.core.compile.estimate import estimate_tokens
 from app.core.contents import (
     FileData,
     FunctionCall,
@@ -40,18 +41,27 @@ from app.core.events import (
 )
 from app.core.lanes import Lane
 from app.core.resolve import Log, replay
+from app.core.tokens import part_tokens
 
 AGENT: Final = "bot"
+#: Of a body that an elision may shorten.
+LONG_TOKENS: Final = 16
 
 
 def event(
     *parts: Part, author: str, branch: str = "", scope: str | None = None, **fields: Any
 ) -> Event:
-    """Return an event of any parts; each counts as one token."""
+    """Return an event of any parts; each counts as one token, a long one as the estimate has it."""
     fields.setdefault("lane", Lane(isolation_scope=scope, branch=branch))
-    fields.setdefault("part_tokens", (1,) * len(parts))
+    fields.setdefault("part_tokens", tuple(map(rough_tokens, parts)))
     fields.setdefault("role", "user" if author == "user" else "model")
     return Event(author=author, parts=parts, **fields)
+
+
+def rough_tokens(part: Part) -> int:
+    """Return one token, of a body that an elision may shorten the estimate."""
+    tokens = part_tokens(part, estimate_tokens)
+    return tokens if tokens > LONG_TOKENS else 1
 
 
 def user(*said: str | Part, **fields: Any) -> Event:

@@ -4,10 +4,9 @@
     3 bot: result c1 {"output": "[9000 characters left out: expand seq 3 to read them]"}
 
 Texts, results and media give way; calls, thinking and what is signed or must travel verbatim stay,
-because the provider checks them. A body that is no longer than its stub stays too.
+because the provider checks them. So does a body whose stub would take no fewer characters of the
+request, or no fewer tokens: what is kept of a result is sent as text inside of JSON, and may grow.
 """
-
-from collections.abc import Sequence
 
 from app.core.canonical import canonical_json
 from app.core.contents import (
@@ -35,10 +34,14 @@ def elide(event: Event, index: Index, count: CountTokens) -> Event:
     elided = index.elision_of(event.seq)
     if elided is None or event.marker is not None:
         return event
-    parts = tuple(stub(part, event.seq, elided.keep_chars) for part in event.parts)
+    read = [
+        stub_of(part, tokens, event.seq, keep_chars=elided.keep_chars, count=count)
+        for part, tokens in zip(event.parts, event.part_tokens, strict=True)
+    ]
+    parts = tuple(part for part, _ in read)
     if parts == event.parts:
         return event
-    return replace(event, parts=parts, part_tokens=_tokens(event, parts, count))
+    return replace(event, parts=parts, part_tokens=tuple(tokens for _, tokens in read))
 
 
 def kept_characters(events: Events, index: Index) -> int:
@@ -54,9 +57,24 @@ def kept_characters(events: Events, index: Index) -> int:
     return kept
 
 
-def leaves_out(parts: Sequence[Part], seq: int, keep_chars: int) -> bool:
-    """Tell whether an elision would change anything of an event with these parts."""
-    return any(stub(part, seq, keep_chars) is not part for part in parts)
+def leaves_out(event: Event, *, keep_chars: int, count: CountTokens) -> bool:
+    """Tell whether an elision would change anything of an event, whose parts are counted."""
+    return any(
+        stub_of(part, tokens, event.seq, keep_chars=keep_chars, count=count)[0] is not part
+        for part, tokens in zip(event.parts, event.part_tokens, strict=True)
+    )
+
+
+def stub_of(
+    part: Part, tokens: int, seq: int, *, keep_chars: int, count: CountTokens
+) -> tuple[Part, int]:
+    """Return what stands for a part of the event at this seq, and its tokens; the part itself
+    where a stub takes no fewer."""
+    stubbed = stub(part, seq, keep_chars)
+    if stubbed is part:
+        return part, tokens
+    stub_tokens = part_tokens(stubbed, count)
+    return (stubbed, stub_tokens) if stub_tokens < tokens else (part, tokens)
 
 
 def stub(part: Part, seq: int, keep_chars: int) -> Part:
@@ -85,9 +103,13 @@ def _response_stub(part: FunctionResponse, seq: int, keep_chars: int) -> Functio
         return part
     notes = [_media_note(item, seq) for item in part.media]
     text = "\n".join((said if short is None else short, *notes))
+    response = canonical_json({"output": text})
+    # Media cost by what they show, however few characters they take.
+    if len(response) >= len(part.response) and not part.media:
+        return part
     return replace(
         part,
-        response=canonical_json({"output": text}),
+        response=response,
         response_text=text,
         media=(),
         # A provider's own form of the result would bring it all back.
@@ -99,16 +121,11 @@ def _short(text: str, seq: int, keep_chars: int) -> str | None:
     """Return the beginning and a note of the rest, None where that is no shorter."""
     kept, left = text[:keep_chars], len(text) - keep_chars
     note = f"[{left} characters left out: expand seq {seq} to read them]"
-    short = f"{kept}\n{note}" if kept else note
-    return short if len(short) < len(text) else None
+    if kept:
+        note = f"\n{note}"
+    # In JSON the line break takes two characters, and the rest no fewer than it has.
+    return f"{kept}{note}" if len(canonical_json(note)) - 2 < left else None
 
 
 def _media_note(part: InlineData | FileData, seq: int) -> str:
     return f"[{part.mime_type or 'file'} left out: expand seq {seq} to see it]"
-
-
-def _tokens(event: Event, parts: Sequence[Part], count: CountTokens) -> tuple[int, ...]:
-    return tuple(
-        tokens if after is before else min(tokens, part_tokens(after, count))
-        for tokens, before, after in zip(event.part_tokens, event.parts, parts, strict=True)
-    )

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.core.copying import replace
 from app.core.elision import leaves_out
 from app.core.errors import EventNotFoundError, InvalidInputError, SessionNotFoundError
 from app.core.events import Elision, ElisionRequest, UndoRequest
 from app.core.index import UNTOUCHED
 from app.core.ranges import of_seqs
+from app.core.tokens import CountTokens
 from app.ports import Database, EventFilter, EventLog, LoggedEvent, SessionKey
 from app.services.append_events import AppendResult, AppendStep
 from app.services.append_marker import AppendMarker, NewMarker
@@ -37,11 +39,13 @@ class ElideEvents:
         database: Database,
         log: EventLog,
         preparer: EventPreparer,
+        count: CountTokens,
         append_marker: AppendMarker,
     ) -> None:
         self._database = database
         self._log = log
         self._preparer = preparer
+        self._count = count
         self._append_marker = append_marker
 
     async def __call__(self, wanted: NewElision) -> AppendResult:
@@ -57,7 +61,7 @@ class ElideEvents:
             # What is a stub now may be brought back by keeping more of it.
             index = step.session.index
             if not is_shorter and not any(index.elision_of(seq) for seq in wanted.seqs):
-                detail = "nothing is left out: no body there is longer than what would stand for it"
+                detail = "nothing is left out: no body there takes more than its stub would"
                 raise InvalidInputError(detail, pointer="/seqs")
 
         return await self._append_marker(
@@ -81,14 +85,11 @@ class ElideEvents:
         return await asyncio.to_thread(self._leaves_out, events, wanted.keep_chars)
 
     def _leaves_out(self, events: Sequence[LoggedEvent], keep_chars: int) -> bool:
-        return any(
-            leaves_out(
-                self._preparer.parsed(each.raw, each.source_format, each.item_part).parts,
-                each.seq,
-                keep_chars,
-            )
-            for each in events
-        )
+        return any(self._gives_way(each, keep_chars) for each in events)
+
+    def _gives_way(self, logged: LoggedEvent, keep_chars: int) -> bool:
+        event = self._preparer.derive(logged.raw, logged.source_format, logged.item_part)
+        return leaves_out(replace(event, seq=logged.seq), keep_chars=keep_chars, count=self._count)
 
     async def undo(
         self, key: SessionKey, seq: int, *, idempotent: IdempotentRequest | None = None

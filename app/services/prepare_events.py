@@ -190,16 +190,12 @@ class EventPreparer:
 
         For rows that an older version derived.
         """
-        event = self.parsed(raw, source_format, item_part)
-        tokens = tuple(part_tokens(part, self._tokens.count) for part in event.parts)
-        return replace(event, part_tokens=tokens)
-
-    def parsed(self, raw: str, source_format: str, item_part: int) -> Event:
-        """Return a stored event from its text again, uncounted and without its place in the log."""
         body = self.source_event(
             raw=parse_json(raw), source_format=source_format, item_part=item_part, author=""
         )
-        return parse_event(body, allow_markers=True).event
+        event = parse_event(body, allow_markers=True).event
+        tokens = tuple(part_tokens(part, self._tokens.count) for part in event.parts)
+        return replace(event, part_tokens=tokens)
 
     def _bodies(self, batch: SentBatch, notes: list[Note]) -> Iterator["_Body"]:
         for number, item in enumerate(batch.items):

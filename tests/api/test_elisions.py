@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.api.conftest import Api, call, model, response, user
 
 LONG = "a long line of a log " * 50
@@ -127,6 +129,32 @@ async def test_what_cannot_be_elided_is_refused_whole(api: Api) -> None:
         answer = await api.post(f"{path}/elisions", {"seqs": seqs})
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
     assert await api.head_seq(path) == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "keep_chars"),
+    [
+        ("y" * 445, 400),
+        ('a"b\n' * 105, 400),
+        ('{"k":"v"},\n' * 430, 4_600),
+        ("y" * 50, 0),
+        # Fewer characters, and no fewer tokens.
+        (" " * 1_000, 0),
+    ],
+)
+@pytest.mark.parametrize("format_name", ["gemini", "openai_chat", "anthropic"])
+async def test_an_elision_never_makes_a_request_larger(
+    api: Api, body: str, keep_chars: int, format_name: str
+) -> None:
+    path = await api.session()
+    said = response("read", "c1", {"r": body})
+    await api.append(path, user("read it"), call("read", "c1"), said, model("done"))
+    whole = await compiled(api, path, format=format_name)
+
+    answer = await api.post(f"{path}/elisions", {"seqs": [3], "keep_chars": keep_chars})
+
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/seqs")
+    assert (await compiled(api, path, format=format_name))["request"] == whole["request"]
 
 
 async def test_what_is_as_short_as_its_stub_is_not_elided(api: Api) -> None:

@@ -27,6 +27,7 @@ from app.core.copying import replace
 from app.core.events import Event
 from app.core.printing import lane_text, ranges_text
 from app.core.ranges import FOREVER
+from tests.builders import rough_tokens
 from tests.golden.runner import CASES, PLANS, Case
 from tests.planning import Session, policy
 
@@ -67,7 +68,7 @@ class PlanCase(Case):
 
     def _sized(self, event: Event) -> Event:
         tokens = self.values.get("tokens", DEFAULT_TOKENS)
-        is_said = event.part_tokens != (1,) * len(event.parts)
+        is_said = event.part_tokens != tuple(map(rough_tokens, event.parts))
         return event if is_said else replace(event, part_tokens=(tokens,) * len(event.parts))
 
 

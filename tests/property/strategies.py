@@ -29,6 +29,7 @@ from app.core.events import (
 )
 from app.core.lanes import Lane
 from app.core.resolve import Facts, Log, Resolver
+from tests.builders import rough_tokens
 
 #: The reader's agent, another one, and the lanes they stand in. Most events are of one lane and
 #: agent: what goes wrong there matters most.
@@ -124,7 +125,8 @@ def _event(step: Step, seq: int, log: Sequence[Event]) -> Event | None:
         author = "user" if step.kind == "user" else step.author
         parts = _PARTS[step.kind](step, seq)
         role = "user" if step.kind in ("user", "result") else "model"
-        event = replace(event, author=author, role=role, parts=parts, part_tokens=(1,) * len(parts))
+        tokens = tuple(map(rough_tokens, parts))
+        event = replace(event, author=author, role=role, parts=parts, part_tokens=tokens)
         if role == "model":
             compiled_seq = None if step.lag is None else max(0, seq - 1 - step.lag)
             event = replace(event, response_id=step.response_id, compiled_seq=compiled_seq)

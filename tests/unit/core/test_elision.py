@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from app.core.canonical import Json, canonical_json
 from app.core.contents import (
     CodeExecutionResult,
     ExecutableCode,
@@ -15,7 +18,7 @@ from app.core.contents import (
     Part,
     Text,
 )
-from app.core.elision import elide, stub
+from app.core.elision import elide, leaves_out, stub
 from tests.builders import elide as elided
 from tests.builders import event, log, user
 
@@ -88,12 +91,62 @@ def test_keeping_as_much_as_there_is_changes_nothing() -> None:
 
 def test_tokens_follow_and_never_grow() -> None:
     long, short = Text(text=LONG * 100), Text(text="short")
-    done = log(event(long, short, author="user", part_tokens=(5_000, 2)), elided(1))
+    done = log(event(long, short, author="user", part_tokens=(5_000, 2)), elided(1, keep=100))
     first, second = elide(done.events[0], done.index, len).part_tokens
-    assert 50 < first < 100
+    assert 100 < first < 200
     assert second == 2
+
+
+def test_a_body_whose_stub_takes_no_fewer_tokens_stays() -> None:
+    done = log(event(Text(text=LONG), author="user", part_tokens=(20,)), elided(1))
+    assert elide(done.events[0], done.index, lambda _: 16) is done.events[0]
+    assert not leaves_out(done.events[0], keep_chars=0, count=lambda _: 16)
+    assert leaves_out(done.events[0], keep_chars=0, count=lambda _: 15)
 
 
 def test_an_event_that_is_not_elided_is_itself() -> None:
     done = log(user(LONG), user(LONG), elided(1))
     assert elide(done.events[1], done.index, len) is done.events[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "keep_chars"),
+    [("y" * 445, 400), ('a"b\n' * 105, 400), ('{"k":"v"},\n' * 430, 4_600), ("y" * 50, 0)],
+)
+def test_a_result_that_would_be_sent_longer_stays(body: str, keep_chars: int) -> None:
+    part = FunctionResponse(id="c", name="f", response=canonical_json({"r": body}))
+    assert stub(part, 3, keep_chars) is part
+
+
+_bodies = st.text(alphabet=st.sampled_from('ya"\\\n\x01é🙂 {}')).flatmap(
+    lambda piece: st.integers(0, 60).map(lambda times: piece * times)
+)
+
+
+@given(
+    said=st.one_of(_bodies, st.dictionaries(st.sampled_from("rs"), _bodies), st.lists(_bodies)),
+    keep_chars=st.integers(0, 600),
+    is_text=st.booleans(),
+)
+def test_a_stub_is_never_sent_longer(said: Json, *, keep_chars: int, is_text: bool) -> None:
+    text = said if isinstance(said, str) else canonical_json(said)
+    response = canonical_json(said if isinstance(said, dict) else {"output": said})
+    parts: list[Part] = [
+        Text(text=text),
+        CodeExecutionResult(outcome="OK", output=text),
+        FunctionResponse(
+            id="c", name="f", response=response, response_text=text if is_text else None
+        ),
+    ]
+    for part in parts:
+        short = stub(part, 12, keep_chars)
+        for field in ("text", "output"):
+            sent, whole = (getattr(each, field, "") for each in (short, part))
+            assert len(canonical_json(sent)) <= len(canonical_json(whole))
+        if isinstance(short, FunctionResponse) and isinstance(part, FunctionResponse):
+            assert len(short.response) <= len(part.response)
+            told, was = (
+                each.response if each.response_text is None else each.response_text
+                for each in (short, part)
+            )
+            assert len(canonical_json(told)) <= len(canonical_json(was))
