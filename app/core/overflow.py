@@ -4,7 +4,8 @@ One row per wording that was seen, as data: the first row that fits decides, so 
 taken for an overflow stands first. A row for a malformed history is told apart: there the request
 was wrong, not too long, and that is our own fault.
 
-The wordings are those of ``spec/PROVIDERS.md`` §8 and §1 to §5 (checked 2026-11-29).
+The wordings are those of ``spec/PROVIDERS.md`` §8 and §1 to §5, and of ``spec/STRANDS.md`` §13
+(checked 2026-11-30).
 """
 
 import re
@@ -69,7 +70,11 @@ def _row(name: str, kind: ErrorKind, pattern: str, *statuses: int) -> ErrorRow:
 ROWS: Final[tuple[ErrorRow, ...]] = (
     # False friends first: each of these holds words that a row below would take.
     _row("openai_string_length", "other", r"string_above_max_length|string too long"),
-    _row("bedrock_throttled", "other", r"too many tokens, please wait|throttlingexception"),
+    _row(
+        "bedrock_throttled",
+        "other",
+        r"too many tokens(?: per |.{0,20} please wait)|throttlingexception",
+    ),
     _row("output_too_large", "other", r"max_(?:completion_|output_)?tokens.{0,20} is too large"),
     # One request larger than a whole minute's allowance never gets through.
     _row(
@@ -163,7 +168,12 @@ ROWS: Final[tuple[ErrorRow, ...]] = (
         "overflow",
         r"input length and `max_tokens` exceed context limit: <input> \+ <output> > <limit>",
     ),
-    _row("anthropic_body", "overflow", r"request_too_large|request exceeds the maximum size", 413),
+    _row(
+        "anthropic_body",
+        "overflow",
+        r"request[_ ]too[_ ]large|request exceeds the maximum size",
+        413,
+    ),
     _row("anthropic_stopped", "overflow", r"model_context_window_exceeded"),
     _row(
         "openai_parts",
@@ -193,7 +203,18 @@ ROWS: Final[tuple[ErrorRow, ...]] = (
         r"input token count \(?<input>\)? exceeds the maximum number of tokens allowed"
         r" \(?<limit>\)?",
     ),
-    _row("bedrock", "overflow", r"input is too long for requested model|prompt is too long"),
+    _row(
+        "vllm_prompt",
+        "overflow",
+        r"input prompt \(<input> tokens\) is too long and exceeds limit of <limit>",
+    ),
+    _row("bedrock", "overflow", r"(?:input|prompt) is too long"),
+    _row("bedrock_bytes", "overflow", r"too many total text bytes"),
+    _row(
+        "bedrock_mantle",
+        "overflow",
+        r"(?:input length <input> )?exceed(?:s|ed)? (?:customer )?model maximum(?: of <limit>)?",
+    ),
     _row(
         "xai",
         "overflow",
@@ -206,18 +227,40 @@ ROWS: Final[tuple[ErrorRow, ...]] = (
         r"prompt contains <input> tokens.*?too large for model with <limit> maximum",
     ),
     _row("copilot", "overflow", r"prompt token count of <input> exceeds the limit of <limit>"),
-    _row("llama_cpp", "overflow", r"exceeds? the available context size"),
+    _row(
+        "llama_cpp",
+        "overflow",
+        r"(?:request \(<input> tokens\) )?exceeds? the available context"
+        r"(?: size \(<limit> tokens\))?",
+    ),
     _row(
         "lm_studio",
         "overflow",
         r"tokens to keep from the initial prompt is greater than the context length",
     ),
     _row("tgi", "overflow", r"`inputs` tokens \+ `max_new_tokens` must be <= <limit>"),
-    _row("vllm", "overflow", r"maximum context length (?:is|of) <limit>"),
+    _row("tgi_inputs", "overflow", r"`inputs` must have less than <limit> tokens. given: <input>"),
+    _row("vllm", "overflow", r"maximum context (?:length|limit)(?: (?:is|of) <limit>)?"),
+    _row(
+        "vllm_length",
+        "overflow",
+        r"(?:prompt \((?:total )?length <input>\) )?"
+        r"(?:exceeds the max_model_len|is longer than the maximum model length)"
+        r"(?: (?:of )?\(?<limit>)?",
+    ),
     _row("kimi", "overflow", r"exceeded model token limit:? <limit> \(requested:? <input>\)"),
     _row("minimax", "overflow", r"context window exceeds limit"),
     _row("cerebras", "overflow", r"current length is <input> while limit is <limit>"),
+    # Ollama, Anthropic's wrappers, LlamaAPI and Writer, in many words.
+    _row(
+        "beyond_context",
+        "overflow",
+        r"(?:exceed(?:s|ed)?|is longer than) (?:the |your )?(?:model's )?(?:max(?:imum)? )?"
+        r"context (?:length|limit|window)(?: of <limit>)?",
+    ),
     _row("context_length_exceeded", "overflow", r"context_length_exceeded"),
+    # As a rate limit it comes with 429.
+    _row("too_many_tokens", "overflow", r"too many tokens", 400, 413, 422),
     # Some say nothing at all.
     _row("no_body", "overflow", r"\A\s*\Z", 400, 413),
 )
