@@ -1,7 +1,7 @@
 """Policy: what a session, an app or the server says of compaction, summarizers, offload and pins.
 
-Unknown keys are refused, and so are keys that the chosen strategy does not use: a setting that has
-no effect is a mistake that nobody would notice.
+Unknown keys are refused, and so are keys that the chosen strategy does not use, and offload, which
+does not exist yet: a setting that has no effect is a mistake that nobody would notice.
 """
 
 from collections.abc import Callable, Mapping
@@ -212,8 +212,10 @@ def _compaction(value: Json, pointer: str) -> None:
 
 def _offload(value: Json, pointer: str) -> None:
     if value is not None:
-        checks = {"threshold_tokens": _integer(1), "preview_tokens": _integer(0)}
-        _group(checks, "threshold_tokens")(value, pointer)
+        detail = (
+            "does not exist yet: large results are stored and compiled whole; only null is taken"
+        )
+        raise InvalidInputError(detail, pointer=pointer)
 
 
 SUMMARIZER_KEYS: Final[Mapping[str, Check]] = {

@@ -110,6 +110,44 @@ async def test_a_policy_change_is_an_event(api: Api) -> None:
     assert same.json()["head_seq"] == 1
 
 
+async def test_offload_is_refused_until_there_is_one(api: Api) -> None:
+    policy = {"offload": {"threshold_tokens": 100, "preview_tokens": 10}}
+    path = await api.session()
+    fields = {"app_name": "app", "user_id": "user", "policy": policy}
+    app_path = f"/v1/apps/app-{uuid4().hex}/policy"
+    for answer, pointer in (
+        (await api.put(f"/v1/sessions/{uuid4().hex}", fields), "/policy/offload"),
+        (await api.patch(path, {"policy": policy}), "/policy/offload"),
+        (
+            await api.post(
+                f"/v1/sessions/{uuid4().hex}/events", {"events": [user("hi")], "create": fields}
+            ),
+            "/create/policy/offload",
+        ),
+        (await api.put(app_path, policy), "/offload"),
+    ):
+        error = answer.json()["errors"][0]
+        assert (answer.status_code, error["pointer"]) == (422, pointer)
+        assert "does not exist yet" in error["detail"]
+    assert (await api.put(app_path, {"offload": None})).json()["offload"] is None
+
+
+async def test_a_policy_that_was_stored_with_offload_is_read_on(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = {"offload": {"threshold_tokens": 100}, "pins": {"max_tokens": 5}}
+    with monkeypatch.context() as before:
+        before.setattr("app.services.sessions.validate_policy", lambda *_: None)
+        path = await api.session(policy=policy)
+
+    assert (await api.get(path)).json()["policy"] == policy
+    await api.append(path, user("hi"))
+    assert (await api.post(f"{path}/compile", {"agent": "agent"})).status_code == 200
+    assert (await api.patch(path, {"metadata": {"a": 1}})).status_code == 200
+    changed = await api.patch(path, {"policy": {"offload": None, "pins": {"max_tokens": 6}}})
+    assert changed.json()["policy"] == {"pins": {"max_tokens": 6}}
+
+
 async def test_a_policy_that_results_from_a_patch_must_be_valid(api: Api) -> None:
     path = await api.session()
     answer = await api.patch(path, {"policy": {"compaction": {"strategy": "interval"}}})

@@ -14,7 +14,7 @@ class PolicyRequest(RequestModel):
     summarizer: Any = None
     """What writes summaries: `kind` and its terms."""
     offload: Any = None
-    """What of large results is replaced at append; null: nothing."""
+    """Does not exist yet: only null is taken. Large results are stored and compiled whole."""
     pins: Any = None
     """How many tokens pins may take: `max_tokens`."""
 
@@ -33,6 +33,6 @@ class PolicyAnswer(AnswerModel):
     summarizer: dict[str, Any] | None = None
     """What writes summaries."""
     offload: dict[str, Any] | None = None
-    """What of large results is replaced at append."""
+    """Without effect; only policies of before it was refused have it."""
     pins: dict[str, Any] | None = None
     """How many tokens pins may take."""

@@ -42,7 +42,6 @@ from app.core.policy import (
         {"compaction": {"strategy": "window", "window_size": 10, "activation": "staged"}},
         {"summarizer": {"kind": "openai", "model": "m", "temperature": 0, "timeout_s": 1.5}},
         {"offload": None, "pins": {"max_tokens": 0}},
-        {"offload": {"threshold_tokens": 500}},
     ],
 )
 def test_a_policy_is_taken(policy: dict[str, Any]) -> None:
@@ -65,7 +64,8 @@ def test_a_policy_is_taken(policy: dict[str, Any]) -> None:
         ({"summarizer": {"kind": "magic"}}, "/policy/summarizer/kind"),
         ({"summarizer": {"url": "http://x"}}, "/policy/summarizer/url"),
         ({"summarizer": {"model": ""}}, "/policy/summarizer/model"),
-        ({"offload": {"preview_tokens": 5}}, "/policy/offload/threshold_tokens"),
+        ({"offload": {"threshold_tokens": 100, "preview_tokens": 10}}, "/policy/offload"),
+        ({"offload": {}}, "/policy/offload"),
         ({"pins": {"max_tokens": -1}}, "/policy/pins/max_tokens"),
         ({"pins": None}, "/policy/pins"),
     ],
