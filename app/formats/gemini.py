@@ -47,7 +47,7 @@ from app.formats.gemini_rules import (
 )
 from app.formats.identifiers import fit_identifier
 from app.formats.parts import SERVER_TOOL_TYPES
-from app.formats.tools import named_and_described, read_tool
+from app.formats.tools import check_is_geminis, named_and_described, read_tool
 
 __all__ = ["GEMINI", "Gemini", "convert_item", "validate"]
 
@@ -416,6 +416,7 @@ def _tool(text: str, index: int) -> str | None:
     tool = read_tool(text, index)
     is_ours = tool.get("name") is not None or {"description", "parameters"} & tool.keys()
     if tool and not is_ours:
+        check_is_geminis(tool, index)
         return None
     declaration = named_and_described(tool, index)
     if tool.get("parameters") is not None:

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from app.core.canonical import Json, is_clean
 from app.formats.fields import camel, is_deep, pointer_to
+from app.formats.tools import others_keys
 from app.formats.violations import Violation
 
 Violations: TypeAlias = Iterator[Violation]
@@ -337,6 +338,9 @@ def _tools(value: Json) -> Violations:
         return
     names: list[Json] = []
     for index, tool in enumerate(value):
+        if isinstance(tool, dict) and others_keys(tool):
+            yield Violation("tool_shape", f"/tools/{index}")
+            continue
         declarations = _get(tool, "function_declarations")
         path = pointer_to(f"/tools/{index}", "functionDeclarations")
         if declarations is None:

@@ -8,6 +8,9 @@ from app.core.canonical import Json
 from app.core.errors import InvalidInputError
 from app.formats.wording import JsonObject
 
+#: Where Gemini's own shape has its functions, and where the others' have theirs, or the schema.
+_GEMINIS_KEYS: Final = frozenset({"functionDeclarations", "function_declarations"})
+_OTHERS_KEYS: Final = frozenset({"function", "input_schema", "toolSpec"})
 _NO_PARAMETERS: Final[JsonObject] = {"type": "object", "properties": {}}
 
 
@@ -31,19 +34,43 @@ def tool_name(tool: JsonObject, index: int) -> str:
     """Return the name of a tool of ours.
 
     Raises:
-        InvalidInputError: it has none.
+        InvalidInputError: it has none, or is in the shape of a provider.
     """
+    others = (_GEMINIS_KEYS | _OTHERS_KEYS) & tool.keys()
+    if others or tool.get("type") not in (None, "function"):
+        raise _of_another(min(others, default="type"), index)
     name = tool.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidInputError("a tool needs a name", pointer=f"/tools/{index}/name")
     return name
 
 
+def check_is_geminis(tool: JsonObject, index: int) -> None:
+    """Refuse a tool that is plainly of another provider. Gemini's have a key for each kind of tool,
+    and new ones are not for us to know.
+
+    Raises:
+        InvalidInputError: it is of another.
+    """
+    if others := others_keys(tool):
+        raise _of_another(min(others), index)
+
+
+def others_keys(tool: JsonObject) -> frozenset[str]:
+    """Return the keys of a tool that no tool of Gemini's has, and every one of another's has."""
+    return (_OTHERS_KEYS | {"type"}) & tool.keys()
+
+
+def _of_another(key: str, index: int) -> InvalidInputError:
+    detail = f"{key!r} is of another format's tools; ours have name, description and parameters"
+    return InvalidInputError(detail, pointer=f"/tools/{index}")
+
+
 def named_and_described(tool: JsonObject, index: int) -> JsonObject:
     """Return name and description of a tool of ours, the latter only where there is one.
 
     Raises:
-        InvalidInputError: it has no name.
+        InvalidInputError: it has no name, or is in the shape of a provider.
     """
     named: JsonObject = {"name": tool_name(tool, index)}
     if tool.get("description"):

@@ -3,6 +3,7 @@
 import pytest
 
 from app.core.contents import FileData, InlineData, Part, Text
+from app.core.errors import InvalidInputError
 from app.formats import CONVERTERS, FORMATS
 
 PROVIDERS = sorted(FORMATS.keys() - {"native"})
@@ -28,3 +29,11 @@ def test_what_no_provider_takes_is_left_out(name: str, part: Part) -> None:
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_what_a_provider_answers_in_can_be_imported(name: str) -> None:
     assert name in CONVERTERS
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"anthropic", "native"}))
+def test_a_tool_in_anthropics_shape_is_not_sent_without_its_schema(name: str) -> None:
+    tool = '{"name":"f","input_schema":{"type":"object","properties":{"a":{}}}}'
+    with pytest.raises(InvalidInputError) as caught:
+        FORMATS[name].render_tools(['{"name":"g"}', tool])
+    assert caught.value.pointer == "/tools/1"

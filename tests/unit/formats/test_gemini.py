@@ -361,12 +361,28 @@ def test_tools_of_ours_are_the_declarations_of_one_tool() -> None:
 
 @pytest.mark.parametrize(
     ("tool", "pointer"),
-    [("3", "/tools/0"), ("{}", "/tools/0/name"), ('{"description":"d"}', "/tools/0/name")],
+    [
+        ("3", "/tools/0"),
+        ("{}", "/tools/0/name"),
+        ('{"description":"d"}', "/tools/0/name"),
+        ('{"type":"function","function":{"name":"f"}}', "/tools/0"),
+        ('{"name":"f","input_schema":{"type":"object"}}', "/tools/0"),
+        ('{"input_schema":{"type":"object"}}', "/tools/0"),
+        ('{"toolSpec":{"name":"f"}}', "/tools/0"),
+        ('{"type":"web_search"}', "/tools/0"),
+        ('{"type":"web_search_20250305","name":"web_search"}', "/tools/0"),
+    ],
 )
 def test_wrong_tool_is_named(tool: str, pointer: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         GEMINI.render_tools([tool])
     assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize("key", ["googleSearch", "code_execution", "urlContext", "whatIsNewNext"])
+def test_tools_of_geminis_own_pass_whatever_their_kind(key: str) -> None:
+    assert json.loads(GEMINI.render_tools([json.dumps({key: {}})])) == [{key: {}}]
+    assert validate({**VALID, "tools": [{key: {}}]}, model="m") == ()
 
 
 def test_request_has_contents_system_and_tools() -> None:
@@ -537,6 +553,9 @@ WRONG: list[tuple[str, str, Json]] = [
     ("system_is_text", "/systemInstruction", {**VALID, "systemInstruction": "be kind"}),
     ("system_is_text", "/system_instruction", {"contents": [user()], "system_instruction": {}}),
     ("shape", "/tools", {**VALID, "tools": {}}),
+    ("tool_shape", "/tools/0", {**VALID, "tools": [{"type": "function", "function": {}}]}),
+    ("tool_shape", "/tools/0", {**VALID, "tools": [{"name": "f", "input_schema": {}}]}),
+    ("tool_shape", "/tools/1", {**VALID, "tools": [{"newTool": {}}, {"toolSpec": {}}]}),
     (
         "tools_not_empty",
         "/tools/0/functionDeclarations",

@@ -699,11 +699,14 @@ def test_tools_of_ours_and_of_the_provider_are_accepted() -> None:
     assert mismatches(tools, list[FunctionToolParam]) == []
 
 
-@pytest.mark.parametrize("tool", ["{}", '{"type":"function","function":{"name":"f"}}'])
-def test_tool_without_a_name_is_refused_at_its_place(tool: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "pointer"),
+    [("{}", "/tools/1/name"), ('{"type":"function","function":{"name":"f"}}', "/tools/1")],
+)
+def test_tool_without_a_name_is_refused_at_its_place(tool: str, pointer: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         OPENAI_RESPONSES.render_tools(['{"name":"f"}', tool])
-    assert caught.value.pointer == "/tools/1/name"
+    assert caught.value.pointer == pointer
 
 
 # What the provider refuses
