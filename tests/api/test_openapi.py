@@ -328,6 +328,8 @@ def test_a_reason_has_the_words_of_its_field(document: dict[str, Any]) -> None:
     fields = document["components"]["schemas"]["TokensAnswer"]["properties"]
     assert "off" in fields["error_bound"]["description"]
     assert "tokenizer" in fields["method"]["description"]
+    for method in ("o200k_base", "o200k_base_calibrated", "reported+o200k_base"):
+        assert f"`{method}`" in fields["method"]["description"]
 
 
 #: How the reader names what it knows, beside what it only keeps.

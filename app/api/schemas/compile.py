@@ -347,7 +347,9 @@ class TokensAnswer(AnswerModel):
     by_segment: dict[str, int]
     """The total, shared out by what each segment takes."""
     method: str
-    """Encoding of the tokenizer that counts, as in `o200k_base`."""
+    """Encoding of the tokenizer that counts, as in `o200k_base`; `o200k_base_calibrated` where its
+    count is scaled to the model's, `reported+o200k_base` where it goes on from a provider's report
+    of what the request begins with."""
     error_bound: int
     """By how many tokens the total may be off, either way, as far as can be told: what is our count
     is as uncertain as the model's rule assumes, or as reports of it have differed. What the
