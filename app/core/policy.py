@@ -5,13 +5,27 @@ does not exist yet: a setting that has no effect is a mistake that nobody would 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, cast
 
 from app.core.canonical import Json
 from app.core.errors import InvalidInputError
 from app.core.json_text import pointer_to
 
-Check = Callable[[Json, str], None]
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a value must be."""
+
+    #: Takes the value and a pointer to it, and raises where it is not.
+    run: Callable[[Json, str], None]
+    #: The same as a JSON Schema, as far as one can say it.
+    schema: Mapping[str, Json]
+
+    def __call__(self, value: Json, pointer: str) -> None:
+        """Refuse a value that is not what it must be."""
+        self.run(value, pointer)
+
 
 #: What a session without a policy gets (API.md, "Policy").
 DEFAULT_POLICY: Final[dict[str, Json]] = {
@@ -39,6 +53,11 @@ def validate_policy(policy: Json, pointer: str = "") -> None:
     """
     members = _object(policy, pointer)
     _check_members(members, _POLICY, pointer)
+
+
+def policy_schemas() -> dict[str, Mapping[str, Json]]:
+    """Return a JSON Schema of each group, of what may be said in it under any strategy."""
+    return {group: check.schema for group, check in _POLICY.items()}
 
 
 def effective_policy(*policies: Json) -> dict[str, Json]:
@@ -92,18 +111,21 @@ def _integer(least: int) -> Check:
         if not is_integer or not least <= cast("int", value) <= _MAX_INTEGER:
             raise InvalidInputError(f"must be an integer from {least} up", pointer=pointer)
 
-    return check
+    return Check(check, {"type": "integer", "minimum": least, "maximum": _MAX_INTEGER})
 
 
-def _number(least: float, most: float) -> Check:
+def _number(least: float, most: float, *, takes_least: bool = False) -> Check:
     def check(value: Json, pointer: str) -> None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not least < cast("float", value) <= most:
+        is_least = takes_least and value == least
+        if not is_number or not (is_least or least < cast("float", value) <= most):
+            above = "from" if takes_least else "above"
             raise InvalidInputError(
-                f"must be a number above {least:g}, at most {most:g}", pointer=pointer
+                f"must be a number {above} {least:g}, at most {most:g}", pointer=pointer
             )
 
-    return check
+    bound = "minimum" if takes_least else "exclusiveMinimum"
+    return Check(check, {"type": "number", bound: least, "maximum": most})
 
 
 def _one_of(*choices: str) -> Check:
@@ -111,17 +133,21 @@ def _one_of(*choices: str) -> Check:
         if value not in choices:
             raise InvalidInputError(f"must be one of {', '.join(choices)}", pointer=pointer)
 
-    return check
+    return Check(check, {"type": "string", "enum": list(choices)})
 
 
-def _text(value: Json, pointer: str) -> None:
+def _check_text(value: Json, pointer: str) -> None:
     if not isinstance(value, str) or not value:
         raise InvalidInputError("must be a text that is not empty", pointer=pointer)
 
 
-def _flag(value: Json, pointer: str) -> None:
+def _check_flag(value: Json, pointer: str) -> None:
     if not isinstance(value, bool):
         raise InvalidInputError("must be true or false", pointer=pointer)
+
+
+_TEXT: Final = Check(_check_text, {"type": "string", "minLength": 1})
+_FLAG: Final = Check(_check_flag, {"type": "boolean"})
 
 
 def _object(value: Json, pointer: str) -> dict[str, Json]:
@@ -138,15 +164,16 @@ def _check_members(members: Mapping[str, Json], checks: Mapping[str, Check], poi
         checks[key](value, at)
 
 
-def _group(checks: Mapping[str, Check], *needed: str) -> Check:
+def _group(checks: Mapping[str, Check]) -> Check:
     def check(value: Json, pointer: str) -> None:
-        members = _object(value, pointer)
-        _check_members(members, checks, pointer)
-        for key in needed:
-            if key not in members:
-                raise InvalidInputError(f"{key} is needed", pointer=pointer + pointer_to(key))
+        _check_members(_object(value, pointer), checks, pointer)
 
-    return check
+    return Check(check, _group_schema(checks))
+
+
+def _group_schema(checks: Mapping[str, Check]) -> Mapping[str, Json]:
+    members: dict[str, Json] = {key: dict(check.schema) for key, check in checks.items()}
+    return {"type": "object", "properties": members, "additionalProperties": False}
 
 
 # The keys
@@ -158,7 +185,7 @@ SHARED_KEYS: Final[Mapping[str, Check]] = {
     "fanout": _integer(2),
     "pin_first": _integer(0),
     "activation": _one_of("immediate", "staged"),
-    "worth_check": _flag,
+    "worth_check": _FLAG,
     "context_window": _integer(1),
 }
 _CHECKS: Final[Mapping[str, Check]] = {
@@ -191,12 +218,15 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def _compaction(value: Json, pointer: str) -> None:
+_STRATEGY: Final = _one_of(*STRATEGY_KEYS)
+
+
+def _check_compaction(value: Json, pointer: str) -> None:
     members = _object(value, pointer)
     strategy = members.get("strategy", "auto")
-    _one_of(*STRATEGY_KEYS)(strategy, pointer + "/strategy")
+    _STRATEGY(strategy, pointer + "/strategy")
     assert isinstance(strategy, str)
-    allowed = {**({} if strategy == "none" else SHARED_KEYS), "strategy": _text}
+    allowed = {**({} if strategy == "none" else SHARED_KEYS), "strategy": _STRATEGY}
     allowed |= {key: _CHECKS[key] for key in STRATEGY_KEYS[strategy]}
     for key in members:
         if key in _CHECKS and key not in allowed:
@@ -210,7 +240,7 @@ def _compaction(value: Json, pointer: str) -> None:
             )
 
 
-def _offload(value: Json, pointer: str) -> None:
+def _check_offload(value: Json, pointer: str) -> None:
     if value is not None:
         detail = (
             "does not exist yet: large results are stored and compiled whole; only null is taken"
@@ -220,17 +250,17 @@ def _offload(value: Json, pointer: str) -> None:
 
 SUMMARIZER_KEYS: Final[Mapping[str, Check]] = {
     "kind": _one_of("extractive", "openai", "openai_responses", "anthropic", "gemini", "none"),
-    "model": _text,
-    "prompt": _text,
-    "temperature": _number(-1e-9, 2),
+    "model": _TEXT,
+    "prompt": _TEXT,
+    "temperature": _number(0, 2, takes_least=True),
     "max_input_tokens": _integer(1),
     "max_output_tokens": _integer(1),
     "timeout_s": _number(0, 3600),
 }
 
 _POLICY: Final[Mapping[str, Check]] = {
-    "compaction": _compaction,
+    "compaction": Check(_check_compaction, _group_schema({"strategy": _STRATEGY, **_CHECKS})),
     "summarizer": _group(SUMMARIZER_KEYS),
-    "offload": _offload,
+    "offload": Check(_check_offload, {"type": "null"}),
     "pins": _group({"max_tokens": _integer(0)}),
 }

@@ -332,6 +332,17 @@ def test_a_reason_has_the_words_of_its_field(document: dict[str, Any]) -> None:
         assert f"`{method}`" in fields["method"]["description"]
 
 
+def test_a_policy_says_what_is_in_its_groups(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    whole = schemas["PolicyRequest"]["properties"]
+    (made, _) = schemas["NewSessionRequest"]["properties"]["policy"]["anyOf"]
+    for groups in (whole, made["properties"]):
+        assert groups["compaction"]["properties"]["trigger_ratio"]["default"] == 0.85
+        assert "none" in groups["summarizer"]["properties"]["kind"]["enum"]
+        assert groups["pins"]["properties"]["max_tokens"]["minimum"] == 0
+        assert groups["offload"]["type"] == "null"
+
+
 #: How the reader names what it knows, beside what it only keeps.
 SHAPES = {
     "EventShape": _EVENT.keys - set(_PASSED_THROUGH),

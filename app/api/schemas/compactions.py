@@ -19,6 +19,7 @@ from app.api.schemas.fields import (
     Warned,
     Word,
 )
+from app.api.schemas.policies import SummarizerChoice
 from app.core.contents import Part, Text
 from app.core.policy import validate_policy
 from app.formats.adk import parse_content, part_to_native
@@ -132,7 +133,7 @@ class CompactionRequest(RequestModel):
     """So many of the newest live events stay."""
     branch: BranchPath | None = None
     """Only events of this branch."""
-    summarizer: str | dict[str, Any] | None = None
+    summarizer: SummarizerChoice | None = None
     """In place of the policy's: a kind, or an object as in a policy."""
     wait_ms: WaitMs = 0
     """How long to wait for the fold before answering 202, in milliseconds."""

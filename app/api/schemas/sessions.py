@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from app.api.schemas.fields import (
     MAX_PAGE,
@@ -18,6 +18,7 @@ from app.api.schemas.fields import (
     Word,
     cleaned,
 )
+from app.api.schemas.policies import PolicyRequest
 from app.core.session_state import split_state
 from app.ports import NewSession, SessionKey
 from app.services.sessions import SessionChange, SessionView
@@ -32,6 +33,7 @@ def _clean_object(value: JsonObject) -> JsonObject:
 
 
 CleanObject: TypeAlias = Annotated[JsonObject, AfterValidator(_clean_object)]
+PolicyObject: TypeAlias = Annotated[CleanObject, WithJsonSchema(PolicyRequest.model_json_schema())]
 
 
 class NewSessionRequest(RequestModel):
@@ -43,7 +45,7 @@ class NewSessionRequest(RequestModel):
     """Fixed for good."""
     state: CleanObject = Field(default_factory=dict)
     """At the start; `app:` and `user:` keys are shared, `temp:` ones dropped."""
-    policy: CleanObject | None = None
+    policy: PolicyObject | None = None
     """When to fold; null: the app's, else the server's."""
     metadata: CleanObject = Field(default_factory=dict)
     """The caller's own, to filter by."""
@@ -69,7 +71,7 @@ class SessionPatch(RequestModel):
     """A merge patch: what is not named stays, null takes away."""
 
     policy: CleanObject | None = None
-    """A merge patch; null: the app's, else the server's."""
+    """A merge patch of a policy (`PolicyRequest`); null: the app's, else the server's."""
     metadata: CleanObject | None = None
     """A merge patch."""
     ttl_s: TtlSeconds | None = None
