@@ -14,10 +14,11 @@ the identifiers, numbers and names in it.
 # ruff: noqa: RUF001
 
 import re
+import unicodedata
 from typing import Final
 
 from app.core.compaction.ledger import LedgerClass
-from app.core.compaction.statements import CJK, NEGATION, any_of, word_count
+from app.core.compaction.statements import NEGATION, any_of, word_count
 
 #: Words beside small talk that tell something.
 MIN_TOLD_WORDS: Final = 2
@@ -161,7 +162,8 @@ _CODE_LIKE: Final = re.compile(
     # Diagnostics of tools, and the lines they draw.
     r"|^\W*(?:error|warning|warn|info|debug|note)\b[:\]]|[\u2500-\u257f]"
 )
-_PLAIN_WORD: Final = re.compile(rf"\b[A-Za-z]?[a-zà-ÿ]{{2,}}\b|[{CJK}]{{2}}")
+#: Of other scripts than Latin any two letters, or no sentence in them would be one.
+_PLAIN_WORD: Final = re.compile(r"\b[A-Za-z]?[a-zà-ÿ]{2,}\b|[^\W\d_\u0000-\u024f]{2}")
 #: What a sentence is written with, beside letters, digits and blanks.
 _PUNCTUATION: Final = frozenset(".,;:!?'’\"-–—()/%$€£¥&@#“”。，！？、：；（）「」《》…")
 #: Above these parts of symbols and of digits a line is data.
@@ -275,8 +277,15 @@ def is_prose(text: str) -> bool:
     if _CODE_LIKE.search(text) or not _PLAIN_WORD.search(text):
         return False
     digits = sum(character.isdigit() for character in text)
-    symbols = sum(
-        not character.isalnum() and not character.isspace() and character not in _PUNCTUATION
-        for character in text
-    )
+    symbols = sum(_is_symbol(character) for character in text)
     return symbols <= _MOST_SYMBOLS * len(text) and digits <= _MOST_DIGITS * len(text)
+
+
+def _is_symbol(character: str) -> bool:
+    """Tell whether a character is no part of words; vowel signs of some scripts are no letters."""
+    return (
+        not character.isalnum()
+        and not character.isspace()
+        and character not in _PUNCTUATION
+        and not unicodedata.category(character).startswith("M")
+    )

@@ -44,6 +44,19 @@ def test_what_the_user_forbids_or_demands_is_a_rule() -> None:
     assert lines(*(user(text) for text in said), kind=LedgerClass.RULE) == list(said)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Никогда не звоните мне по телефону.",
+        "Μην με καλείτε ποτέ στο τηλέφωνο.",
+        "لا تتصل بي عبر الهاتف.",
+        "मुझे कभी फ़ोन मत कीजिए।",
+    ],
+)
+def test_what_is_typed_in_a_script_that_nobody_listed_is_told(text: str) -> None:
+    assert lines(user(text), model("ok")) == [text]
+
+
 def test_wishes_decisions_states_and_facts_are_told_apart() -> None:
     found = section(
         user("I'd rather have tables than prose."),
