@@ -71,6 +71,15 @@ def swaps_the_values(lines: tuple[LedgerLine, ...]) -> str:
     return _printed(swapped)
 
 
+def adds_to_everything_and_binds_it(lines: tuple[LedgerLine, ...]) -> str:
+    said = (line for line in lines if "zebra" not in line.text)
+    added = (
+        replace(line, kind=LedgerClass.RULE, text=f"{line.text.rstrip('.。')} zebra")
+        for line in said
+    )
+    return _printed(tuple(added))
+
+
 def files_everything_as_facts(lines: tuple[LedgerLine, ...]) -> str:
     return _printed(tuple(replace(line, kind=LedgerClass.FACT) for line in lines))
 
@@ -104,6 +113,7 @@ DAMAGES: Final = (
     pytest.param(blurs_every_value, id="blurs_every_value", marks=pytest.mark.slow),
     pytest.param(turns_rules_round, id="turns_rules_round", marks=pytest.mark.slow),
     pytest.param(swaps_the_values, id="swaps_the_values", marks=pytest.mark.slow),
+    pytest.param(adds_to_everything_and_binds_it, id="adds_to_everything_and_binds_it"),
     pytest.param(files_everything_as_facts, id="files_everything_as_facts"),
     pytest.param(tells_it_all_as_a_story, id="tells_it_all_as_a_story", marks=pytest.mark.slow),
     pytest.param(
@@ -230,3 +240,4 @@ def _assert_rules_are_rules(text: str) -> None:
         "绝对不要把客户名单发给海澜公司以外的任何人。",
     }
     assert not {line for line in must if line in text} - _rule_lines(text)
+    assert not any("zebra" in line for line in _rule_lines(text))

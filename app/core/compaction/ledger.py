@@ -32,6 +32,7 @@ from app.core.compaction.statements import (
     names,
     one_line,
     overlap,
+    plain_statements,
     says_something,
     words,
 )
@@ -47,8 +48,6 @@ STORY_HEADING: Final = "Story"
 MAX_CITED_RANGES: Final = 6
 #: A line holds what an earlier one said if it has this part of its words, and all that is exact.
 HELD_WORDS: Final = 0.7
-#: A rule is held in its own words: half of a rule is another rule.
-HELD_RULE_WORDS: Final = 0.75
 #: A line that replaces another is about the same: it has at least this part of its words.
 REPLACED_WORDS: Final = 0.2
 
@@ -98,6 +97,12 @@ _HEADING_WORDS: Final = (
     ("状态", LedgerClass.STATE),
     ("下一步", LedgerClass.STATE),
 )
+
+
+#: What binds whoever reads it. Only the user makes such a line, in the user's own words.
+BINDING: Final = frozenset({LedgerClass.RULE, LedgerClass.PREFERENCE})
+#: What becomes out of date by what anyone says or does.
+PASSING: Final = frozenset({LedgerClass.STATE, LedgerClass.QUESTION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +301,13 @@ def missing_lines(expected: Iterable[LedgerLine], answer: SectionText) -> tuple[
     What only the story tells is lost with its next shortening, so the story holds nothing.
     """
     held = [_Held(line) for line in answer.ledger]
+
+    def is_held(line: LedgerLine) -> bool:
+        wanted = _Wanted(line)
+        return any(one.holds(wanted) for one in held)
+
     return tuple(
-        line
-        for line in expected
-        if not _is_replaced(line, answer.ledger) and not any(one.holds(line) for one in held)
+        line for line in expected if not _is_replaced(line, answer.ledger) and not is_held(line)
     )
 
 
@@ -319,20 +327,43 @@ class _Held:
         self._folded = line.text.casefold()
         self._words = words(line.text)
         self._is_negative = is_negative(line.text)
+        self._told = plain_statements(line.text) if line.kind in BINDING else frozenset()
 
-    def holds(self, line: LedgerLine) -> bool:
-        """Tell whether all that is exact is there, and enough of the words."""
+    def holds(self, wanted: "_Wanted") -> bool:
+        """Tell whether it says the same: of what binds every word, else all that is exact and
+        enough of the words."""
+        line = wanted.line
         if self._kind not in _HOLDING.get(line.kind, tuple(LedgerClass)):
             return False
         if self._is_quoted and not line.is_quoted:
             return False
-        exact = exact_tokens(line.text) | names(line.text)
-        if any(token.casefold() not in self._folded for token in exact):
+        if line.kind in BINDING:
+            return bool(wanted.told) and wanted.told <= self._told
+        if wanted.is_negative != self._is_negative:
             return False
-        if is_negative(line.text) and not self._is_negative:
+        if overlap(wanted.words, self._words) < HELD_WORDS:
             return False
-        enough = HELD_RULE_WORDS if line.kind is LedgerClass.RULE else HELD_WORDS
-        return overlap(words(line.text), self._words) >= enough
+        return all(exact.search(self._folded) for exact in wanted.exact)
+
+
+class _Wanted:
+    """A line that a summary must hold, to be looked for in many."""
+
+    def __init__(self, line: LedgerLine) -> None:
+        self.line = line
+        self.words = words(line.text)
+        self.is_negative = is_negative(line.text)
+        self.told = plain_statements(line.text) if line.kind in BINDING else frozenset()
+        self.exact = [
+            _whole(token.casefold()) for token in exact_tokens(line.text) | names(line.text)
+        ]
+
+
+def _whole(token: str) -> re.Pattern[str]:
+    """Return the pattern of a token that is no part of a longer one: 300 is not in 9300."""
+    return re.compile(
+        rf"(?<![a-z0-9_])(?<![0-9][.,]){re.escape(token)}(?![a-z0-9_])(?![.,][0-9])", re.ASCII
+    )
 
 
 def _is_replaced(line: LedgerLine, answer: Iterable[LedgerLine]) -> bool:
@@ -341,11 +372,19 @@ def _is_replaced(line: LedgerLine, answer: Iterable[LedgerLine]) -> bool:
         newer.replaces
         and line.seqs
         and not subtract(line.seqs, newer.replaces)
-        # A rule gives way to a rule alone.
-        and (line.kind is not LedgerClass.RULE or newer.kind is LedgerClass.RULE)
+        and _gives_way(line, newer)
         and overlap(words(line.text), words(newer.text)) >= REPLACED_WORDS
         for newer in answer
     )
+
+
+def _gives_way(line: LedgerLine, newer: LedgerLine) -> bool:
+    """Tell whether a line may be replaced by the other: what the user said only by the user's."""
+    if line.is_quoted or line.kind in PASSING:
+        return True
+    if newer.is_quoted or newer.kind in PASSING:
+        return False
+    return newer.kind in _HOLDING.get(line.kind, tuple(LedgerClass))
 
 
 # The cap

@@ -12,6 +12,7 @@ script without blanks is compared by pairs of characters.
 # ruff: noqa: RUF001
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -80,6 +81,16 @@ _BLANKS: Final = re.compile(r"\s+")
 _WORD: Final = re.compile(rf"[^\W\d_{CJK}][^\W_{CJK}]*(?:['’]\w+)?|\d+(?:[.,]\d+)*|[{CJK}]+")
 _WORD_WITH_BLANKS: Final = re.compile(rf"[^\W_{CJK}]+(?:['’]\w+)?")
 _CJK_CHARACTER: Final = re.compile(f"[{CJK}]")
+#: What stands between the words of any script: a list, because marks that are parts of words are no
+#: letters for regular expressions.
+_BETWEEN_WORDS: Final = (
+    r"\s.,;:!?'\"()\[\]{}*`\-\u00a1\u00a7\u00ab\u00b6\u00b7\u00bb\u00bf\u0589\u05be\u060c\u061b\u061f"
+    r"\u06d4\u0964\u0965\u0f0b-\u0f14\u1361-\u1368\u17d4-\u17d6\u2000-\u206f\u3000-\u303f\u30fb"
+)
+_PLAIN_PIECE: Final = re.compile(
+    # A sign, a number with what divides it, a character that is a word, a word or symbol.
+    rf"(?<![^\W_])-(?=[\d.])|\d+(?:[.,:/]\d+)*|[{CJK}]|[^\d{CJK}{_BETWEEN_WORDS}]+"
+)
 _STOP_WORDS: Final = frozenset(
     re.split(
         r"\s+",
@@ -119,8 +130,8 @@ class Statement:
     starts_line: bool = True
 
 
-def statements(text: str) -> Iterator[Statement]:
-    """Yield each statement of a text."""
+def statements(text: str, limit: int = MAX_STATEMENT_CHARACTERS) -> Iterator[Statement]:
+    """Yield each statement of a text, cut to a limit."""
     in_code = False
     for line in text.splitlines():
         if _FENCE.match(line):
@@ -128,13 +139,27 @@ def statements(text: str) -> Iterator[Statement]:
             continue
         if in_code:
             if says_something(line):
-                yield Statement(one_line(line), in_code=True)
+                yield Statement(one_line(line, limit), in_code=True)
             continue
         starts_line = True
         for sentence in _sentences(_BULLET.sub("", line)):
             if says_something(sentence):
-                yield Statement(one_line(sentence), starts_line=starts_line)
+                yield Statement(one_line(sentence, limit), starts_line=starts_line)
                 starts_line = False
+
+
+def plain_statements(text: str) -> frozenset[str]:
+    """Return each statement in bare words: two that say the same are equal, and no others are.
+
+    "Never push, Ada!" and "never push Ada" are; neither is "never push Ben", "push Ada" or "never
+    push Ada 2". Goes by no list of words, so whatever the language, a "not" is not lost.
+    """
+    plain = (_plain(one.text) for one in statements(text, len(text)) if not one.in_code)
+    return frozenset(one for one in plain if one)
+
+
+def _plain(text: str) -> str:
+    return " ".join(_PLAIN_PIECE.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def unbroken(text: str, *, short_words: int, limit: int) -> str:

@@ -15,7 +15,9 @@ from typing import Final, Literal, TypeAlias
 
 from app.core.canonical import Json, clean_text
 from app.core.compaction.ledger import (
+    BINDING,
     HEADER,
+    PASSING,
     CountTokens,
     LedgerClass,
     LedgerLine,
@@ -28,19 +30,26 @@ from app.core.compaction.ledger import (
     quoted_text,
 )
 from app.core.compaction.said import Speaker, said
-from app.core.compaction.statements import any_of, one_line, overlap, words
+from app.core.compaction.statements import (
+    any_of,
+    is_negative,
+    one_line,
+    overlap,
+    plain_statements,
+    words,
+)
 from app.core.compaction.story import fit_story
 from app.core.contents import Part
 from app.core.copying import replace
 from app.core.events import Events
-from app.core.ranges import Ranges, intersect, of_seqs, union
+from app.core.ranges import Ranges, contains, intersect, of_seqs, subtract, union
 
 #: Why an answer is not taken.
 Rejection: TypeAlias = Literal[
     "empty", "truncated", "filtered", "apology", "error_text", "unrelated", "not_smaller"
 ]
 
-#: A rule that a model wrote stands for what the user said if it has this part of its words.
+#: A line that binds nobody rests on what was said if it has this part of its words.
 GROUNDED_WORDS: Final = 0.3
 #: Prose without headings is about the events if this part of its words occurs in them.
 RELATED_WORDS: Final = 0.2
@@ -185,7 +194,17 @@ def held_to_ledger(
     lines = sorted((*lost, *own), key=_newest)
     ledger = cap_ledger([replace(line, replaces=()) for line in lines], room, count)
     left = room - sum(count(line_text(line)) + 1 for line in ledger)
-    return SectionText(by_class(ledger), _bounded(answer.story, left, count))
+    story = tuple(_without_turn(line) for line in answer.story)
+    return SectionText(by_class(ledger), _bounded(story, left, count))
+
+
+#: "System: do it." may pass for a turn; "user: "Do it."", as code tells it, cannot.
+_TURN: Final = re.compile(r"\W*\w[^:：\"]{0,40}[:：](?! \"(?:[^\"\\]|\\.)*\"(?: →| \[|$))")
+
+
+def _without_turn(line: str) -> str:
+    """Return a line of a model's story, quoted if it begins like a turn of somebody."""
+    return quoted_text("summary", line) if _TURN.match(line) else line
 
 
 def _newest(line: LedgerLine) -> int:
@@ -209,13 +228,18 @@ class _Grounds:
     def __init__(self, events: Events, known: Iterable[LedgerLine]) -> None:
         self._known = [line for line in known if not line.left_out]
         self._known_words = [words(line.text) for line in self._known]
-        self._by_user: dict[int, frozenset[str]] = {}
-        self._by_anyone: dict[int, frozenset[str]] = {}
+        self._binding = {
+            plain_statements(line.text): line
+            for line in reversed(self._known)
+            if line.kind in BINDING and not line.is_quoted
+        }
+        self._own = frozenset[str]().union(*self._binding)
+        self._by_user: dict[int, str] = {}
+        self._by_anyone: dict[int, str] = {}
         for event in events:
             for one in said(event):
-                spoken = words(one.text)
                 for by in (self._by_anyone, self._by_user)[: 1 + (one.speaker is Speaker.USER)]:
-                    by[one.seq] = by.get(one.seq, frozenset()) | spoken
+                    by[one.seq] = f"{by.get(one.seq, '')}\n{one.text}"
         self._seqs = union(
             (
                 *of_seqs(event.seq for event in events),
@@ -227,43 +251,60 @@ class _Grounds:
         """Return the line with the seqs that it may cite; a rule that no user made as a fact.
 
         What a tool or a document demanded must not come back as the user's word, only because a
-        model took it for one.
+        model took it for one, and no more must what a model made of the user's words.
         """
         line = replace(line, seqs=intersect(line.seqs, self._seqs))
-        about = words(line.text)
-        if line.replaces and not self._is_said_later(about, line):
+        if line.replaces and not self._is_said_later(line):
             line = replace(line, replaces=())
         if not line.seqs:
-            line = replace(line, seqs=self._source(about))
-        if line.is_quoted or line.kind not in (LedgerClass.RULE, LedgerClass.PREFERENCE):
+            line = replace(line, seqs=self._source(words(line.text)))
+        if line.kind not in BINDING:
             return line
-        if self._is_users(about, line):
+        if line.is_quoted:
+            return replace(line, kind=LedgerClass.FACT)
+        if line.replaces:
+            return line
+        told = plain_statements(line.text)
+        if told in self._binding:
+            return self._binding[told]
+        if self._is_users(told, line.seqs):
             return line
         return replace(line, kind=LedgerClass.FACT, text=quoted_text("summary", line.text))
 
-    def _is_said_later(self, about: frozenset[str], line: LedgerLine) -> bool:
-        """Tell whether someone said what it says, after what it claims to replace."""
+    def _is_users(self, told: frozenset[str], seqs: Ranges) -> bool:
+        """Tell whether the user made every statement: known ones, or in events of these seqs."""
+        return bool(told) and (
+            told <= self._own or told <= self._own | plain_statements(_told(self._by_user, seqs))
+        )
+
+    def _is_said_later(self, line: LedgerLine) -> bool:
+        """Tell whether what it says was said after what it claims to replace: by the user, unless
+        it is of a kind that anyone's doings put out of date."""
         newest = max(end for _, end in line.replaces)
         later = tuple((max(start, newest + 1), end) for start, end in line.seqs if end > newest)
-        return self._rests_on(about, later, self._by_anyone)
+        about = words(line.text)
+        if line.is_quoted or line.kind in PASSING:
+            return _rests_on(about, _told(self._by_anyone, later))
+        told = _told(self._by_user, later)
+        if line.kind not in BINDING:
+            return _rests_on(about, told)
+        if plain_statements(line.text) <= plain_statements(told):
+            return True
+        return self._is_changed_by(told, line)
 
-    def _is_users(self, about: frozenset[str], line: LedgerLine) -> bool:
-        for known, known_words in zip(self._known, self._known_words, strict=True):
-            if known.kind is line.kind and overlap(about, known_words) >= GROUNDED_WORDS:
-                return True
-        return self._rests_on(about, line.seqs, self._by_user)
+    def _is_changed_by(self, told: str, line: LedgerLine) -> bool:
+        """Tell whether a line is what it replaces with nothing in it but what the user then said.
 
-    @staticmethod
-    def _rests_on(about: frozenset[str], seqs: Ranges, by: Mapping[int, frozenset[str]]) -> bool:
-        """Tell whether enough of the words were said in events of these seqs."""
-        cited = frozenset[str]().union(
-            *(
-                spoken
-                for seq, spoken in by.items()
-                if any(start <= seq <= end for start, end in seqs)
-            )
-        )
-        return bool(cited) and overlap(about, cited) >= GROUNDED_WORDS
+        "The cap is $500." and "Make that $900." give "The cap is $900."
+        """
+        old = [one for one in self._known if one.seqs and not subtract(one.seqs, line.replaces)]
+        new = words(line.text) - frozenset[str]().union(*(words(one.text) for one in old))
+        # Less than what it replaces is no change, and a "not" neither comes nor goes by itself.
+        if not new or not new <= words(told):
+            return False
+        if is_negative(line.text):
+            return is_negative(told) or any(is_negative(one.text) for one in old)
+        return not is_negative(told)
 
     def _source(self, about: frozenset[str]) -> Ranges:
         """Return the seqs of the line that is most about the same; all there are without one."""
@@ -275,3 +316,13 @@ class _Grounds:
         if best is not None and overlap(about, best[0]) >= GROUNDED_WORDS:
             return best[1].seqs
         return self._seqs
+
+
+def _told(by: Mapping[int, str], seqs: Ranges) -> str:
+    """Return what was said in events of these seqs."""
+    return "\n".join(text for seq, text in by.items() if contains(seqs, seq))
+
+
+def _rests_on(about: frozenset[str], told: str) -> bool:
+    """Tell whether enough of the words were said."""
+    return bool(told) and overlap(about, words(told)) >= GROUNDED_WORDS

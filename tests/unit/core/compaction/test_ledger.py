@@ -204,13 +204,30 @@ def test_a_rule_without_its_no_is_missing() -> None:
     expected = line(RULE, "Never push to the main branch.", 3)
 
     assert missing(expected, line(RULE, "Push to the main branch.", 3))
-    assert not missing(expected, line(RULE, "No pushes to the main branch", 3))
+    # In other words it is another rule: who wrote it may have made anything of it.
+    assert missing(expected, line(RULE, "No pushes to the main branch", 3))
+    assert not missing(expected, line(RULE, "never push to the MAIN branch", 3))
+
+
+def test_a_fact_that_is_denied_is_missing() -> None:
+    expected = line(FACT, "The staging database listens on port 5433.", 3)
+
+    assert missing(expected, line(FACT, "The staging database never listens on port 5433.", 3))
+
+
+def test_a_value_is_no_part_of_a_longer_one() -> None:
+    expected = line(FACT, "The trip costs 300 EUR.", 3)
+
+    assert missing(expected, line(FACT, "The trip costs 9300 EUR.", 3))
+    assert missing(expected, line(FACT, "The trip costs 1.300 EUR.", 3))
+    assert not missing(expected, line(FACT, "Trip costs: 300 EUR, all in.", 3))
 
 
 def test_a_chinese_line_is_compared_by_its_characters() -> None:
     expected = line(RULE, "不要修改生产数据库的端口5433。", 3)
 
-    assert not missing(expected, line(RULE, "生产数据库的端口5433不要修改", 3))
+    assert not missing(expected, line(RULE, "不要修改生产数据库的端口 5433", 3))
+    assert missing(expected, line(RULE, "生产数据库的端口5433不要修改", 3))
     assert missing(expected, line(RULE, "不要修改测试环境", 3))
 
 
