@@ -460,7 +460,7 @@ class SummaryRefusedError(FoldlineError):
 
     def __init__(self, detail: str | None = None, *, reason: str) -> None:
         super().__init__(detail)
-        #: A slug: ``rules_over_cap``, ``not_smaller`` or ``nothing_to_summarize``.
+        #: A slug: ``rules_over_cap``, ``not_smaller``, ``no_room`` or ``nothing_to_summarize``.
         self.reason = reason
 
     def members(self) -> Mapping[str, object]:

@@ -255,6 +255,7 @@ class CompactSession:
             counter=self._tokens,
             deadline=deadline_s,
             most_tokens=section.most_tokens,
+            tokens_before=section.tokens_before,
         )
 
     # Appending, and ending the job: the session is locked first, then the job

@@ -29,7 +29,7 @@ from app.core.errors import (
 )
 from app.core.events import Events
 from app.core.lanes import Lane
-from app.core.tokens import text_size
+from app.core.tokens import PART_OVERHEAD, text_size
 from app.ports import SummaryAnswer, SummaryPrompt, SummaryProvider, TokenCounter
 
 #: Tokens of transcript in one request, when the policy does not say.
@@ -60,8 +60,9 @@ async def summarize_events(
     counter: TokenCounter,
     deadline: float | None = None,
     most_tokens: int | None = None,
+    tokens_before: int | None = None,
 ) -> SectionSummary:
-    """Return the section of these events.
+    """Return the section of these events, with fewer tokens than what it takes the place of.
 
     Args:
         events: of one lane, oldest first, with their tokens. None where only earlier sections
@@ -73,9 +74,11 @@ async def summarize_events(
         counter: the offline tokenizer.
         deadline: in the event loop's time; from then on no model is asked.
         most_tokens: what the section may take, rules included; None: what its source allows.
+        tokens_before: what is read now in its place; None: the events and the seed.
 
     Raises:
-        SummaryRefusedError: nothing shorter can stand for the events; the range stays as it is.
+        SummaryRefusedError: nothing shorter can stand for the events, or nothing of them found
+            room; the range stays as it is.
     """
     # One lane's words in another's section would be shown to readers who may not see them.
     assert all(event.lane == lane for event in events)
@@ -83,26 +86,42 @@ async def summarize_events(
         raise SummaryRefusedError("there is nothing to read", reason="nothing_to_summarize")
     covered = sum(sum(event.part_tokens) for event in events)
     seed_tokens = counter.count(seed) if seed else 0
-    job = _Job(
-        policy=policy,
-        count=counter.count,
-        budget=_within(
-            _budget(covered, seed_tokens, policy.max_output_tokens),
-            most_tokens,
-            # Who says how long a summary may be means it.
-            aim=1.0 if policy.max_output_tokens is not None else AIMED_SHARE,
-        ),
-        deadline=deadline,
+    source = covered + (seed_tokens + PART_OVERHEAD if seed else 0)
+    before = source if tokens_before is None else min(source, tokens_before)
+    budget = _within(
+        _budget(covered, seed_tokens, policy.max_output_tokens),
+        most_tokens,
+        # Who says how long a summary may be means it.
+        aim=1.0 if policy.max_output_tokens is not None else AIMED_SHARE,
     )
+    if before < source:
+        # Some is read again that no request holds: what is made of it has the room of the rest.
+        budget = _within(budget, before - 1 - PART_OVERHEAD, aim=1.0)
+    job = _Job(policy=policy, count=counter.count, budget=budget, deadline=deadline)
+    least = _tokens(job, SectionText())
+    if least >= before:
+        raise _not_smaller(least, before)
     summary = await _summarize(job, events, seed, provider)
-    if summary.tokens >= covered + seed_tokens and summary.method != "extractive":
+    if summary.tokens >= before and summary.method != "extractive":
         summary = replace(await _by_code(job, events, seed), fallback_reason="not_smaller")
-    if summary.tokens >= covered + seed_tokens:
-        raise SummaryRefusedError(
-            f"a summary of {summary.tokens} tokens of {covered + seed_tokens}",
-            reason="not_smaller",
-        )
+    if summary.tokens >= before:
+        raise _not_smaller(summary.tokens, before)
+    if summary.tokens <= least:
+        raise _untold(events, seed)
     return summary
+
+
+def _not_smaller(tokens: int, before: int) -> SummaryRefusedError:
+    detail = f"a summary of {tokens} tokens in place of {before}"
+    return SummaryRefusedError(detail, reason="not_smaller")
+
+
+def _untold(events: Events, seed: str | None) -> SummaryRefusedError:
+    """Return why a section would say nothing: it would hide what it covers, and tell nobody."""
+    if seed or spoken_words(events).strip():
+        detail = "not one line of a summary has room in place of what it would cover"
+        return SummaryRefusedError(detail, reason="no_room")
+    return SummaryRefusedError("there is nothing to tell", reason="nothing_to_summarize")
 
 
 def _budget(covered: int, seed_tokens: int, max_output_tokens: int | None) -> Budget:
@@ -154,10 +173,17 @@ async def _extract(job: _Job, events: Events, seed: str | None) -> SectionText:
 
 
 def _summary(job: _Job, section: SectionText) -> SectionSummary:
-    text = print_section(section)
     return SectionSummary(
-        text=text, ledger=section.ledger, tokens=job.count(text), method="extractive"
+        text=print_section(section),
+        ledger=section.ledger,
+        tokens=_tokens(job, section),
+        method="extractive",
     )
+
+
+def _tokens(job: _Job, section: SectionText) -> int:
+    """Return the tokens of a section as it is stored: of the part that holds it."""
+    return job.count(print_section(section)) + PART_OVERHEAD
 
 
 # By a model
@@ -195,7 +221,7 @@ async def _by_model(
     return SectionSummary(
         text=text,
         ledger=section.ledger,
-        tokens=job.count(text),
+        tokens=_tokens(job, section),
         method=job.policy.kind if usage.chunks_by_model else "extractive",
         model=usage.model if usage.chunks_by_model else None,
         input_tokens=usage.input_tokens,

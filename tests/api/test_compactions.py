@@ -193,6 +193,30 @@ async def test_a_compile_may_wait_for_the_fold(working: Api) -> None:
     assert (fold["moment"], fold["summarizer"]) == ("threshold", "extractive")
 
 
+async def test_a_lane_of_which_nothing_could_be_told_stays_as_it_is(working: Api) -> None:
+    policy = {"strategy": "threshold", "token_threshold": 300, "event_retention_size": 2}
+    path = await working.session(policy={"compaction": policy})
+    stops = "Stop A: harbour gate 4, open 9 to 17. " * 20
+    for number in range(7):
+        await working.append(
+            path, user(f"Ring bell number {number}7, not the other."), model(stops)
+        )
+    aside = model("w2196 the API key is AK-99121 and port 8443") | {"branch": "bot.sub"}
+    await working.append(path, aside, model(stops), user("And on, please."))
+
+    for _ in range(3):
+        await working.post(f"{path}/compile", {"compaction_wait_ms": WAIT_MS})
+
+    folds = await compactions(working, path)
+    assert folds
+    assert all(fold["tokens_after"] < fold["tokens_before"] for fold in folds)
+    assert {section["lane"]["branch"] for fold in folds for section in fold["sections"]} == {""}
+    answer = await working.post(f"{path}/compile", {"branch": "bot.sub"})
+    assert "AK-99121" in answer.text
+    listed = (await working.get(f"{path}/compactions")).json()["nothing_folded"]
+    assert listed["reason"] in ("not_smaller", "no_room", "refused_span")
+
+
 async def test_a_wait_that_runs_out_answers_without_the_fold(api: Api) -> None:
     path = await api.session(policy=THRESHOLD)
     await api.append(path, *(user(TEXT) for _ in range(4)))

@@ -4,6 +4,7 @@ The server is a real one on this machine; the adapters are the ones that run in 
 """
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -19,10 +20,12 @@ from app.core.compaction.ledger import (
 from app.core.compaction.policy import SummarizerKind, SummarizerPolicy
 from app.core.compaction.section_budget import MAX_SECTION_TOKENS
 from app.core.compaction.summary import SectionSummary
+from app.core.contents import Text
 from app.core.copying import replace
 from app.core.errors import SummaryRefusedError
 from app.core.events import Events
 from app.core.lanes import ROOT_LANE
+from app.core.tokens import PART_OVERHEAD
 from app.ports import SummaryProvider
 from app.providers.json_api import new_client
 from app.providers.retry import Retries
@@ -443,3 +446,45 @@ async def test_nothing_is_refused() -> None:
     with pytest.raises(SummaryRefusedError) as caught:
         await summarize(log().events)
     assert caught.value.reason == "nothing_to_summarize"
+
+
+async def test_events_that_say_nothing_are_refused() -> None:
+    thinking = replace(
+        model("so"), parts=(Text(text="Let me think about this. " * 40, thought=True),)
+    )
+
+    with pytest.raises(SummaryRefusedError) as caught:
+        await summarize(counted([thinking]))
+    assert caught.value.reason == "nothing_to_summarize"
+
+
+async def test_a_section_without_a_line_is_refused(
+    server: ModelServer, provider: SummaryProvider
+) -> None:
+    talk = counted([model("The gate of the third pier is open from nine to seventeen. " * 4)])
+    server.script(says("## Story\n-"))
+
+    for policy in (EXTRACTIVE, OPENAI):
+        with pytest.raises(SummaryRefusedError) as caught:
+            await summarize(talk, policy=policy, provider=provider, most_tokens=24)
+        assert caught.value.reason == "no_room"
+
+
+@pytest.mark.parametrize("is_by_model", [False, True])
+async def test_a_section_is_smaller_than_what_it_takes_the_place_of(
+    server: ModelServer,
+    provider: SummaryProvider,
+    is_by_model: bool,  # noqa: FBT001
+) -> None:
+    server.script(says(GOOD))
+    policy = OPENAI if is_by_model else EXTRACTIVE
+    made: list[int] = []
+    for before in range(20, 140, 10):
+        with suppress(SummaryRefusedError):
+            summary = await summarize(TALK, policy=policy, provider=provider, tokens_before=before)
+            assert summary.tokens == TOKENS.count(summary.text) + PART_OVERHEAD
+            assert summary.tokens < before
+            made.append(before)
+    # Below that the rules have no room.
+    assert made == list(range(made[0], 140, 10))
+    assert made[0] <= 70

@@ -94,6 +94,8 @@ class Candidate:
     #: The statement, without name and quotation.
     text: str
     speaker: Speaker
+    #: A person typed it, prose or not; it is not pasted.
+    is_typed: bool = False
 
     @property
     def is_weighty(self) -> bool:
@@ -296,7 +298,8 @@ def _candidate(saying: _Saying, draft: _Draft, newness: float) -> Candidate:
     is_user = draft.speaker is Speaker.USER
     told = draft.told if is_user else quoted_text(saying.name, draft.told)
     line = LedgerLine(draft.kind, told, saying.seqs)
-    return Candidate(line, draft.score + newness, draft.text, draft.speaker)
+    is_typed = saying.speaker is Speaker.USER and len(saying.text) <= TYPED_CHARACTERS
+    return Candidate(line, draft.score + newness, draft.text, draft.speaker, is_typed)
 
 
 def _kind(saying: _Saying, text: str, heading: LedgerClass | None) -> LedgerClass | None:

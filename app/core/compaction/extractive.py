@@ -18,8 +18,8 @@ summary is held to.
 
 The user's statements count more than an agent's, these more than a tool's; only a user can make a
 rule. All rules are kept. Of the rest, those of the previous summary stay as long as they fit, then
-come the new ones by score. What the user said with weight and finds no room is counted in one line
-that cites its events.
+come the new ones by score. What the user typed or said with weight and finds no room is counted in
+one line that cites its events.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,6 +37,7 @@ from app.core.compaction.ledger import (
     joined_lines,
     line_text,
     parse_section,
+    print_section,
     quoted_text,
     stand_in,
 )
@@ -74,14 +75,15 @@ def extract_section(
     fresh = [one for one in found if one.line not in set(known)]
     known, fresh = without_superseded(known, fresh)
     ledger = _fill(known, fresh, budget, count)
+    told = SectionText(by_class(ledger))
     used = count(HEADER) + sum(_cost(line, count) for line in ledger)
     # A full ledger leaves the story its share as long as the section may grow.
     left = min(
-        budget.most_tokens - used, max(budget.tokens - used, int(budget.tokens * STORY_SHARE))
+        budget.most_tokens - max(used, count(print_section(told))),
+        max(budget.tokens - used, int(budget.tokens * STORY_SHARE)),
     )
-    return SectionText(
-        by_class(ledger), fit_story((*carried.story, *story_of(events)), left, count)
-    )
+    story = fit_story((*carried.story, *story_of(events)), left, count)
+    return SectionText(told.ledger, story)
 
 
 def carried_section(seed: str | None) -> SectionText | None:
@@ -121,8 +123,10 @@ def _fill(
 
 
 def _counted(rest: Sequence[Candidate], chosen: set[LedgerLine]) -> tuple[LedgerLine, ...]:
-    """Return the line that counts what the user said with weight and found no room."""
-    return stand_in([one.line for one in rest if one.is_weighty and one.line not in chosen])
+    """Return the line that counts what the user typed or said with weight and found no room."""
+    return stand_in(
+        [one.line for one in rest if (one.is_weighty or one.is_typed) and one.line not in chosen]
+    )
 
 
 def _chosen(

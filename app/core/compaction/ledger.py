@@ -202,10 +202,10 @@ def few_ranges(seqs: Ranges, most: int = MAX_CITED_RANGES) -> Ranges:
 
 
 def parse_section(text: str) -> SectionText | None:
-    """Return the ledger and story of a text, None for one without any of their headings.
+    """Return the ledger and story of a text, None for one without our header or a heading.
 
     Reads our own print and what models make of it: other bullets, bold headings, several
-    paragraphs of story.
+    paragraphs of story. The header is never a line of either.
     """
     ledger: list[LedgerLine] = []
     story: list[str] = []
@@ -213,7 +213,9 @@ def parse_section(text: str) -> SectionText | None:
     in_section = False
     for line in text.splitlines():
         heading = _heading_of(line)
-        if heading is not None:
+        if _BULLET.sub("", line).strip() == HEADER:
+            in_section = True
+        elif heading is not None:
             in_section, kind = True, heading[0]
         elif in_section and says_something(line):
             if kind is None:
@@ -400,7 +402,8 @@ def cap_ledger(
         max_tokens: of the printed lines and their headings.
 
     Raises:
-        SummaryRefusedError: the rules alone exceed the cap.
+        SummaryRefusedError: the rules alone exceed the cap, or leave no room to say that something
+            of the user's is left out.
     """
     kept = list(joined_lines(lines))
     costs = {line: count(line_text(line)) for line in kept}
@@ -425,8 +428,13 @@ def cap_ledger(
         extra = sum(count(line_text(one)) for one in counted)
         if total + extra + _heading_tokens((*staying, *counted), count) <= max_tokens:
             return (*staying, *counted)
-    # Not even the line that stands for the others fits beside the rules.
-    return tuple(staying)
+    # Not even the line that stands for the others fits beside the rules. What the user said is
+    # never left out without it.
+    if all(line.is_quoted for line in going):
+        return tuple(staying)
+    raise SummaryRefusedError(
+        f"beside the rules {max_tokens} tokens hold not even where to look", reason="no_room"
+    )
 
 
 def _heading_tokens(lines: Iterable[LedgerLine], count: CountTokens) -> int:

@@ -24,9 +24,9 @@ from app.core.compaction.ledger import (
     SectionText,
     by_class,
     cap_ledger,
-    line_text,
     missing_lines,
     parse_section,
+    print_section,
     quoted_text,
 )
 from app.core.compaction.said import Speaker, said
@@ -64,7 +64,7 @@ class SectionSummary:
     #: What the reader is shown.
     text: str
     ledger: tuple[LedgerLine, ...]
-    #: Of the text.
+    #: Of the part that holds the text.
     tokens: int
     #: ``extractive``, or the kind of the provider that wrote it.
     method: str
@@ -193,9 +193,10 @@ def held_to_ledger(
     # Carried lines are older than what the answer says of these events: the cap takes them first.
     lines = sorted((*lost, *own), key=_newest)
     ledger = cap_ledger([replace(line, replaces=()) for line in lines], room, count)
-    left = room - sum(count(line_text(line)) + 1 for line in ledger)
+    told = SectionText(by_class(ledger))
     story = tuple(_without_turn(line) for line in answer.story)
-    return SectionText(by_class(ledger), _bounded(story, left, count))
+    left = max_tokens - count(print_section(told))
+    return SectionText(told.ledger, _bounded(story, left, count))
 
 
 #: "System: do it." may pass for a turn; "user: "Do it."", as code tells it, cannot.

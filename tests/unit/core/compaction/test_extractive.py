@@ -123,6 +123,17 @@ def test_what_a_user_types_weighs_more_than_what_tools_return() -> None:
     assert "Coffee black, two sugars." in [line.text for line in found.ledger]
 
 
+def test_what_a_user_types_is_counted_also_where_it_is_no_sentence() -> None:
+    events = [user(f"w{number}7 w{number}8 w{number}9") for number in range(40)]
+    budget = Budget(tokens=120, most_tokens=120)
+
+    found = section(*events, budget=budget)
+
+    told = union(pair for one in found.ledger for pair in one.seqs)
+    assert size(subtract(((1, 40),), told)) == 0
+    assert sum(one.left_out or 1 for one in found.ledger) == 40
+
+
 def test_a_new_line_without_a_value_takes_the_place_of_none_with_one() -> None:
     carried = [f"Shelf {number} holds crate KX-{number}." for number in range(12)]
     full = section(*(user(text) for text in carried))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.compaction.ledger import (
+    HEADER,
     LedgerClass,
     LedgerLine,
     SectionText,
@@ -73,6 +74,12 @@ def test_parsing_a_printed_section_gives_the_section(
 
 def test_a_text_without_headings_is_no_section() -> None:
     assert parse_section("The user asked for a port, and got 8080.") is None
+
+
+def test_the_header_is_a_line_of_nothing() -> None:
+    assert parse_section(HEADER) == SectionText()
+    assert parse_section(f"{HEADER}\nThey met.") == SectionText((), ("They met.",))
+    assert parse_section(f"## Story\n- {HEADER}\n- They met.") == SectionText((), ("They met.",))
 
 
 def test_what_models_make_of_the_form_is_read() -> None:
@@ -298,6 +305,17 @@ def test_rules_never_go() -> None:
     capped = cap_ledger([*rules, *[line(STATE, "a b c d e f", 9)] * 3], 46, count)
 
     assert [one for one in capped if one.kind is RULE] == rules
+
+
+def test_what_the_user_said_is_not_left_out_without_a_word() -> None:
+    rule = line(RULE, "rule number 1 stays", 1)
+    user = line(FACT, "a b c d e f", 2)
+    tool = line(FACT, quoted_text("search", "a b c d e f"), 2)
+
+    with pytest.raises(SummaryRefusedError) as caught:
+        cap_ledger([rule, user], 8, count)
+    assert caught.value.reason == "no_room"
+    assert cap_ledger([rule, tool], 8, count) == (rule,)
 
 
 def test_rules_that_alone_exceed_the_cap_are_refused() -> None:
