@@ -5,26 +5,32 @@ first fold                   1 ................... 6
 second fold                                5 ..................................... 12
 """
 
+from collections.abc import Sequence
+
 from app.core.compaction.planned import Nothing, Plan
 from app.core.compaction.search import Search
 from app.core.compaction.view import Invocation, PlanView
-from app.core.ranges import Range, intersect, subtract
+from app.core.ranges import Range, contains, intersect, subtract, union
 
 
 def plan_interval(search: Search) -> Plan | Nothing:
     """Fold the oldest run of new complete invocations that is long enough.
 
     A window holds as many new invocations as the interval says; more only where so few are not
-    worth a summary.
+    worth a summary, or where theirs was refused beside what the overlap reads again.
     """
     policy = search.policy
     least = 1 if search.is_asked else policy.compaction_interval
     runs = _new_runs(search.view)
     for run in runs:
         start, end = _window_start(search.view, run[0]), 0
+        wanted = policy.compaction_interval
+        if start < run[0].events[0].seq:
+            # What is read again weighs less beside more that is new: the same would be refused.
+            wanted += _refused_before(search.view, run)
         for count, invocation in enumerate(run, start=1):
             end = max(end, invocation.events[-1].seq)
-            if count < min(policy.compaction_interval, len(run)) or count < least:
+            if count < min(wanted, len(run)) or count < least:
                 continue
             plan = _plan_window(search, (start, end))
             if plan is not None:
@@ -33,6 +39,19 @@ def plan_interval(search: Search) -> Plan | Nothing:
     if longest < least:
         return _too_few_invocations(search.view, longest, least)
     return search.nothing()
+
+
+def _refused_before(view: PlanView, run: Sequence[Invocation]) -> int:
+    """Return how many invocations at the beginning of a run were in a plan that was refused."""
+    refused = union(pair for refusal in view.facts.refusals for pair in refusal.covers)
+    is_new = (
+        any(
+            view.index.is_live(event.seq) and not contains(refused, event.seq)
+            for event in each.events
+        )
+        for each in run
+    )
+    return next((count for count, new in enumerate(is_new) if new), len(run))
 
 
 def _too_few_invocations(view: PlanView, longest: int, least: int) -> Nothing:
