@@ -36,6 +36,7 @@ from app.core.compaction.statements import (
     one_line,
     overlap,
     plain_statements,
+    says_something,
     words,
 )
 from app.core.compaction.story import fit_story
@@ -135,7 +136,8 @@ def read_answer(
         return "truncated"
     if finish_reason == "filtered":
         return "filtered"
-    if not text:
+    # Characters that nobody sees say nothing.
+    if not says_something(text):
         return "empty"
     section = parse_section(text)
     if section is not None and section.ledger:
@@ -148,7 +150,7 @@ def read_answer(
 
 def _read_prose(prose: str, source_words: Callable[[], frozenset[str]]) -> SectionText | Rejection:
     """Take prose as the story alone: the ledger comes from the events."""
-    if not prose.strip():
+    if not says_something(prose):
         return "empty"
     if _ERROR_TEXT.search(prose):
         return "error_text"
@@ -158,7 +160,7 @@ def _read_prose(prose: str, source_words: Callable[[], frozenset[str]]) -> Secti
     if source and overlap(words(prose), source) < RELATED_WORDS:
         return "unrelated"
     lines = (one_line(line, limit=len(line)).lstrip("#>-* ") for line in prose.splitlines())
-    return SectionText(story=tuple(line for line in lines if line))
+    return SectionText(story=tuple(line for line in lines if says_something(line)))
 
 
 # Holding it to the ledger

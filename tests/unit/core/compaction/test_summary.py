@@ -5,7 +5,7 @@ import pytest
 from app.core.compaction.extractive import extract_section
 from app.core.compaction.ledger import BINDING, LedgerLine, SectionText, parse_section
 from app.core.compaction.section_budget import Budget
-from app.core.compaction.summary import held_to_ledger
+from app.core.compaction.summary import held_to_ledger, read_answer
 from app.core.events import Event
 from tests.builders import log, model, user
 
@@ -38,6 +38,21 @@ def binding(section: SectionText) -> set[str]:
 
 def quoted(section: SectionText) -> list[LedgerLine]:
     return [line for line in section.ledger if line.text.startswith("summary: ")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " \n\u200b\n",
+        "\u2060\ufeff",
+        "\u00ad\u200e\x07",
+        "```\n\u200b\n```",
+        "…",
+        "## Story\n- \u200b",
+    ],
+)
+def test_what_nobody_sees_is_an_empty_answer(text: str) -> None:
+    assert read_answer(text, "stop", frozenset) == "empty"
 
 
 SAID = {"Never call me by phone.", "I like window seats.", "Budget must not exceed 300 EUR."}
