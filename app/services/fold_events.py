@@ -13,6 +13,7 @@ from app.core.contents import (
     Part,
     is_blank,
 )
+from app.core.copying import replace
 from app.core.errors import EventNotFoundError, InvalidInputError, SessionNotFoundError
 from app.core.events import (
     ActivationRequest,
@@ -26,7 +27,7 @@ from app.core.events import (
 )
 from app.core.index import FoldStatus, fold_statuses, resolve
 from app.core.json_text import parse_json
-from app.core.ranges import Ranges, of_seqs, subtract, union
+from app.core.ranges import Ranges, intersect, of_seqs, subtract, union
 from app.ports import Connection, Database, EventLog, Job, JobQueue, LoggedEvent, SessionKey
 from app.services.append_events import AppendResult
 from app.services.append_marker import AppendMarker, NewMarker
@@ -80,22 +81,13 @@ class FoldView:
     sections: tuple[SectionView, ...]
     #: How it came about: by what, for how long; empty for a caller's own summary.
     details: Mapping[str, Json]
+    #: What whoever wrote the summary should know of it; only of one that is appended now.
+    notes: tuple[Note, ...] = ()
 
     @property
     def tokens_after(self) -> int:
         """Tokens of all sections."""
         return sum(view.section.tokens for view in self.sections)
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """What whoever wrote the summary should know of it."""
-        if self.tokens_after < self.tokens_before:
-            return ()
-        detail = (
-            f"the summary takes {self.tokens_after} tokens in place of {self.tokens_before}: "
-            "it makes requests no shorter"
-        )
-        return (Note("/content", detail),)
 
 
 class FoldEvents:
@@ -142,7 +134,28 @@ class FoldEvents:
         )
         seq = result.appended[0].seq
         assert seq is not None
-        return await self.one(summary.key, seq), result
+        view = await self.one(summary.key, seq)
+        replaced = await self._tokens_replaced(summary.key, view)
+        notes = (_no_shorter(view, replaced),) if view.tokens_after >= replaced else ()
+        return replace(view, notes=notes), result
+
+    async def _tokens_replaced(self, key: SessionKey, view: FoldView) -> int:
+        """Return the tokens that requests lose by a fold once it is used: of events that were live,
+        and of sections that are shown no more."""
+        async with self._database.connection() as connection:
+            markers = await self._log.markers(connection, key, view.seq)
+            without = resolve([each for each in markers if each[0] < view.seq])
+            used = replace(view.fold, is_staged=False)
+            within = resolve([*(each for each in markers if each[0] < view.seq), (view.seq, used)])
+            live = intersect(subtract(without.live, within.live), view.covers)
+            tokens = await self._log.count_tokens(connection, key, live)
+        folds = {seq: marker for seq, marker in markers if isinstance(marker, Fold)}
+        shown = {(section.fold_seq, section.section_index) for section in within.sections}
+        return tokens + sum(
+            folds[section.fold_seq].sections[section.section_index].tokens
+            for section in without.sections
+            if (section.fold_seq, section.section_index) not in shown
+        )
 
     async def one(self, key: SessionKey, seq: int) -> FoldView:
         """Return one fold.
@@ -275,6 +288,14 @@ class FoldEvents:
     async def _check_session(self, connection: Connection, key: SessionKey) -> None:
         if await self._log.find_session(connection, key) is None:
             raise SessionNotFoundError
+
+
+def _no_shorter(view: FoldView, tokens_replaced: int) -> Note:
+    detail = (
+        f"the summary takes {view.tokens_after} tokens in place of {tokens_replaced}: "
+        "it makes requests no shorter"
+    )
+    return Note("/content", detail)
 
 
 def _record(event: LoggedEvent) -> tuple[Mapping[str, Json], Sequence[Json]]:

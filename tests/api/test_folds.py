@@ -44,6 +44,27 @@ async def test_a_summary_that_saves_nothing_is_taken_with_a_warning(api: Api) ->
     assert (await texts(api, path))[0].startswith("much more")
 
 
+async def test_a_summary_is_compared_with_what_is_read_in_its_place(api: Api) -> None:
+    path = await api.session()
+    await api.append(path, *(user(f"m{number} " * 200) for number in range(4)))
+    covers = {"from_seq": 1, "to_seq": 4}
+    wordy = "long again " * 300
+    staged = {"covers": covers, "content": wordy, "activation": "staged"}
+
+    first = await api.post(f"{path}/summaries", {"covers": covers, "content": "short"})
+    longer = await api.post(f"{path}/summaries", {"covers": covers, "content": wordy})
+    shorter = await api.post(f"{path}/summaries", {"covers": covers, "content": "short again"})
+    later = await api.post(f"{path}/summaries", staged)
+
+    assert (first.json()["warnings"], shorter.json()["warnings"]) == ([], [])
+    for answer, before in ((longer, first), (later, shorter)):
+        found = answer.json()
+        assert found["tokens_after"] < found["tokens_before"]
+        (warning,) = found["warnings"]
+        tokens = f"{found['tokens_after']} tokens in place of {before.json()['tokens_after']}"
+        assert tokens in warning["detail"]
+
+
 async def test_what_is_undone_or_active_already_is_answered_and_not_done_again(api: Api) -> None:
     path = await four(api)
     await fold(api, path, activation="staged")

@@ -277,7 +277,7 @@ class SummaryAnswer(CompactionAnswer):
     """A fold of the caller's own."""
 
     warnings: list[Warned]
-    """It is taken all the same: a summary that is no shorter than what it stands for."""
+    """It is taken all the same: a summary that is no shorter than what is read now in its place."""
 
 
 class NothingFolded(AnswerModel):
