@@ -52,6 +52,8 @@ class CallersSummary:
     is_staged: bool
     expected_seq: int | None = None
     idempotent: IdempotentRequest | None = None
+    #: What could not be taken as it came.
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class FoldEvents:
         view = await self.one(summary.key, seq)
         replaced = await self._tokens_replaced(summary.key, view)
         notes = (_no_shorter(view, replaced),) if view.tokens_after >= replaced else ()
-        return replace(view, notes=notes), result
+        return replace(view, notes=(*summary.notes, *notes)), result
 
     async def _tokens_replaced(self, key: SessionKey, view: FoldView) -> int:
         """Return the tokens that requests lose by a fold once it is used: of events that were live,
@@ -332,12 +334,15 @@ def _section_status(status: FoldStatus, is_shown: bool) -> FoldStatus:  # noqa: 
 
 
 def _check_content(parts: Sequence[Part]) -> None:
-    """Refuse what cannot stand for history: nothing, calls, and blocks without a text twin."""
+    """Refuse what cannot stand for history: nothing, calls, blocks without a text twin, and
+    thoughts, which some providers are never sent."""
     if all(is_blank(part) for part in parts):
         raise InvalidInputError("the summary is empty", pointer="/content")
     for number, part in enumerate(parts):
         pointer = f"/content/parts/{number}"
         if isinstance(part, FunctionCall | FunctionResponse | ExecutableCode | CodeExecutionResult):
             raise InvalidInputError("a summary holds no calls and no results", pointer=pointer)
+        if part.thought and not isinstance(part, Opaque):
+            raise InvalidInputError("a summary holds no thoughts", pointer=pointer)
         if isinstance(part, Opaque) and not part.text.strip():
             raise InvalidInputError("an opaque block needs its text twin", pointer=pointer)

@@ -1,5 +1,6 @@
 """Pins, summaries, undo, activation, over HTTP."""
 
+import json
 from typing import Any
 
 import pytest
@@ -63,6 +64,30 @@ async def test_a_summary_is_compared_with_what_is_read_in_its_place(api: Api) ->
         (warning,) = found["warnings"]
         tokens = f"{found['tokens_after']} tokens in place of {before.json()['tokens_after']}"
         assert tokens in warning["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        ("in\x00 brief", "/content"),
+        ("in\ud800 brief", "/content"),
+        ({"parts": [{"text": "in\x00 brief"}]}, "/content/parts/0/text"),
+        ({"role": "model", "parts": [{"text": "in brief"}]}, "/content/role"),
+        ({"role": "assistant", "parts": [{"text": "in brief"}]}, "/content/role"),
+        ({"role": "system", "parts": [{"text": "in brief"}]}, "/content/role"),
+    ],
+)
+async def test_what_is_changed_of_a_summary_is_told(
+    api: Api, content: str | dict[str, Any], pointer: str
+) -> None:
+    path = await api.session()
+    await api.append(path, user("a " * 200), model("b " * 200))
+    body = {"covers": {"from_seq": 1, "to_seq": 2}, "content": content}
+
+    found = (await api.post(f"{path}/summaries", json.dumps(body).encode())).json()
+
+    assert [warning["pointer"] for warning in found["warnings"]] == [pointer]
+    assert found["sections"][0]["content"]["role"] == "user"
 
 
 async def test_what_is_undone_or_active_already_is_answered_and_not_done_again(api: Api) -> None:
@@ -190,6 +215,11 @@ OPAQUE = {"opaque": {"provider": "anthropic", "type": "compaction", "raw": "{}"}
         ({"content": {"parts": [OPAQUE]}}, "/content/parts/0"),
         (
             {"content": {"parts": [{"text": "x"}, {"function_call": {"name": "f"}}]}},
+            "/content/parts/1",
+        ),
+        ({"content": {"parts": [{"text": "x", "thought": True}]}}, "/content/parts/0"),
+        (
+            {"content": {"parts": [{"text": "x"}, {"text": "y", "thought": True}]}},
             "/content/parts/1",
         ),
         ({"content": 7}, "/content"),

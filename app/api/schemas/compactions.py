@@ -20,13 +20,16 @@ from app.api.schemas.fields import (
     Word,
 )
 from app.api.schemas.policies import SummarizerChoice
-from app.core.contents import Part, Text
+from app.core.canonical import Json
+from app.core.contents import Part
+from app.core.events import USER
 from app.core.policy import validate_policy
 from app.formats.adk import parse_content, part_to_native
 from app.ports import Job, SessionKey
 from app.services.compaction_jobs import Asked, Mode
 from app.services.fold_events import CallersSummary, FoldView, SectionView
 from app.services.idempotency import IdempotentRequest
+from app.services.prepare_events import Note
 
 #: More than this is no summary of a part of a session any more.
 MAX_SEQS = 10_000
@@ -63,7 +66,8 @@ class SummaryRequest(RequestModel):
     seqs: Annotated[list[Seq], Field(min_length=1, max_length=MAX_SEQS)] | None = None
     """The events that the summary stands for."""
     content: str | dict[str, Any]
-    """The summary: a text, or a content; an opaque block needs its text twin."""
+    """The summary: a text, or a content without calls and thoughts, which is read as the user's; an
+    opaque block needs its text twin."""
     level: Annotated[int, Field(ge=1, le=MAX_LEVEL)] = 1
     """1 of events, higher of summaries."""
     branch: BranchPath = ""
@@ -91,24 +95,35 @@ class SummaryRequest(RequestModel):
         span = (min(seqs), max(seqs)) if seqs else (0, 0)
         if self.covers is not None:
             span = (self.covers.from_seq, self.covers.to_seq)
+        parts, notes = self._content()
         return CallersSummary(
             key=key,
             from_seq=span[0],
             to_seq=span[1],
             seqs=self.seqs,
-            parts=self._parts(),
+            parts=parts,
             level=self.level,
             branch=self.branch,
             isolation_scope=self.isolation_scope,
             is_staged=self.activation == "staged",
             expected_seq=expected_seq,
             idempotent=idempotent,
+            notes=notes,
         )
 
-    def _parts(self) -> tuple[Part, ...]:
+    def _content(self) -> tuple[tuple[Part, ...], tuple[Note, ...]]:
+        """Return the parts, and what could not be taken as it came."""
+        told: Json = self.content
+        if isinstance(told, str):
+            told = {"role": USER, "parts": [{"text": told}]}
+        notes: list[tuple[str, str]] = []
+        content = parse_content(told, "/content", notes)
+        if content.role not in ("", USER):
+            notes = [note for note in notes if note[0] != "/content/role"]
+            notes.append(("/content/role", "a summary is read as the user's"))
         if isinstance(self.content, str):
-            return (Text(text=self.content),)
-        return parse_content(self.content, "/content", []).parts
+            notes = [("/content", detail) for _, detail in notes]
+        return content.parts, tuple(Note(pointer, detail) for pointer, detail in notes)
 
 
 class CompactionsQuery(QueryModel):
@@ -277,7 +292,8 @@ class SummaryAnswer(CompactionAnswer):
     """A fold of the caller's own."""
 
     warnings: list[Warned]
-    """It is taken all the same: a summary that is no shorter than what is read now in its place."""
+    """What could not be taken as it came, and a summary that is taken though it is no shorter than
+    what is read now in its place."""
 
 
 class NothingFolded(AnswerModel):
