@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from app.core.canonical import Json, canonical_json
-from app.core.errors import FoldlineError, InvalidEventError, InvalidInputError
+from app.core.errors import FoldlineError, InvalidEventError, InvalidInputError, TooLargeError
 from app.core.events import (
     USER,
     ActivationRequest,
@@ -58,6 +58,8 @@ class NewMarker:
     request: MarkerRequest
     #: The field of the caller's request that decides what the marker reaches.
     pointer: str = ""
+    #: The field that decides how large the marker is, if another.
+    size_pointer: str | None = None
     #: Further members of the event's actions, for the record.
     actions: dict[str, Json] | None = None
     expected_seq: int | None = None
@@ -174,6 +176,9 @@ class AppendMarker:
             prepared = await self._append.prepare(append)
         except InvalidInputError as error:
             error.pointer = marker.pointer
+            raise
+        except TooLargeError as error:
+            error.pointer = marker.pointer if marker.size_pointer is None else marker.size_pointer
             raise
         request = prepared[0].event.request
         if not isinstance(request, FoldRequest):

@@ -130,6 +130,7 @@ class FoldEvents:
                 key=summary.key,
                 request=request,
                 pointer="/seqs" if by_seqs else "/covers",
+                size_pointer="/content",
                 expected_seq=summary.expected_seq,
                 idempotent=summary.idempotent,
             )

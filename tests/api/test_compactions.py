@@ -508,8 +508,6 @@ async def test_another_wish_waits_until_the_first_is_done(api: Api) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        {"mode": "interval", "from_seq": 1},
-        {"mode": "range", "from_seq": 4, "to_seq": 2},
         {"mode": "fanout"},
         {"summarizer": "gpt"},
         {"summarizer": {"kind": "openai", "url": "http://example.com"}},
@@ -522,6 +520,26 @@ async def test_wishes_that_make_no_sense_are_refused(api: Api, body: dict[str, A
     answer = await api.post(f"{path}/compactions", body)
 
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"mode": "auto", "from_seq": 1, "to_seq": 2}, "/from_seq"),
+        ({"branch": "main"}, "/branch"),
+        ({"mode": "threshold", "keep_last": 2}, "/keep_last"),
+        ({"mode": "range", "from_seq": 4, "to_seq": 2}, "/from_seq"),
+    ],
+)
+async def test_a_wish_that_makes_no_sense_is_refused_by_name(
+    api: Api, body: dict[str, Any], pointer: str
+) -> None:
+    path = await api.session()
+
+    answer = await api.post(f"{path}/compactions", body)
+
+    assert answer.status_code == 422
+    assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
 
 
 async def test_a_staged_fold_changes_nothing_until_it_is_activated(working: Api) -> None:

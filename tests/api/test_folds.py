@@ -225,6 +225,7 @@ OPAQUE = {"opaque": {"provider": "anthropic", "type": "compaction", "raw": "{}"}
         ({"content": 7}, "/content"),
         ({"covers": {"from_seq": 3, "to_seq": 99}}, "/covers"),
         ({"covers": {"from_seq": 0, "to_seq": 2}}, "/covers/from_seq"),
+        ({"covers": {"from_seq": 3, "to_seq": 2}}, "/covers/from_seq"),
         ({"covers": {"from_seq": 1, "to_seq": 2, "x": 1}}, "/covers/x"),
         ({"branch": "nobody.there"}, "/covers"),
         ({"level": 0}, "/level"),
@@ -240,6 +241,16 @@ async def test_a_wrong_summary_is_refused_by_name(
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["pointer"] == pointer
     assert await api.head_seq(path) == 4
+
+
+async def test_a_summary_that_is_too_large_is_refused_by_name(api: Api) -> None:
+    path = await four(api)
+    body = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "x " * 600_000}
+
+    answer = await api.post(f"{path}/summaries", body)
+
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    assert [each["pointer"] for each in answer.json()["errors"]] == ["/content"]
 
 
 async def test_an_open_call_is_a_hole(api: Api) -> None:

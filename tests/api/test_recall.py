@@ -339,7 +339,9 @@ async def test_what_is_no_summary_cannot_be_opened(api: Api) -> None:
         answer = await api.post(f"{path}/expand", {"summary_seqs": [seq]})
         assert answer.status_code == 404
     assert (await api.post(f"{path}/expand", {})).status_code == 422
-    assert (await api.post(f"{path}/expand", {"from_seq": 3, "to_seq": 2})).status_code == 422
+    turned = await api.post(f"{path}/expand", {"from_seq": 3, "to_seq": 2})
+    assert turned.status_code == 422
+    assert turned.json()["errors"][0]["pointer"] == "/from_seq"
 
 
 # Who may

@@ -22,6 +22,7 @@ from app.api.schemas.fields import (
 from app.api.schemas.policies import SummarizerChoice
 from app.core.canonical import Json
 from app.core.contents import Part
+from app.core.errors import InvalidInputError
 from app.core.events import USER
 from app.core.policy import validate_policy
 from app.formats.adk import parse_content, part_to_native
@@ -84,7 +85,7 @@ class SummaryRequest(RequestModel):
         if (self.covers is None) == (self.seqs is None):
             raise ValueError("exactly one of covers and seqs is needed")
         if self.covers is not None and self.covers.from_seq > self.covers.to_seq:
-            raise ValueError("covers: from_seq is above to_seq")
+            raise InvalidInputError("from_seq is above to_seq", pointer="/covers/from_seq")
         return self
 
     def to_domain(
@@ -155,11 +156,11 @@ class CompactionRequest(RequestModel):
 
     @model_validator(mode="after")
     def _names_a_range_by_its_mode(self) -> Self:
-        ranged = (self.from_seq, self.to_seq, self.keep_last, self.branch)
-        if self.mode != "range" and ranged != (None,) * len(ranged):
-            raise ValueError("from_seq, to_seq, keep_last and branch belong to mode range")
+        for field in ("from_seq", "to_seq", "keep_last", "branch"):
+            if self.mode != "range" and getattr(self, field) is not None:
+                raise InvalidInputError("belongs to mode range", pointer=f"/{field}")
         if self.from_seq and self.to_seq and self.from_seq > self.to_seq:
-            raise ValueError("from_seq is above to_seq")
+            raise InvalidInputError("from_seq is above to_seq", pointer="/from_seq")
         return self
 
     def to_domain(self) -> Asked:

@@ -16,6 +16,7 @@ from app.api.schemas.fields import (
     Word,
 )
 from app.core.canonical import canonical_json
+from app.core.errors import InvalidInputError
 from app.core.lanes import Reader
 from app.ports import SessionKey
 from app.services.expand_events import DEFAULT_MAX_TOKENS, Expanded, Expansion
@@ -144,7 +145,7 @@ class ExpandRequest(RequestModel):
         if self.summary_seqs is None and self.from_seq is None and self.to_seq is None:
             raise ValueError("summary_seqs, from_seq or to_seq is needed")
         if self.from_seq is not None and self.to_seq is not None and self.from_seq > self.to_seq:
-            raise ValueError("from_seq is above to_seq")
+            raise InvalidInputError("from_seq is above to_seq", pointer="/from_seq")
         return self
 
     def to_domain(self, key: SessionKey) -> Expansion:
