@@ -9,8 +9,9 @@ names what is wrong with the rest; :func:`held_to_ledger` then puts back what a 
 # ruff: noqa: RUF001
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from app.core.canonical import Json, clean_text
@@ -32,6 +33,7 @@ from app.core.compaction.ledger import (
 from app.core.compaction.said import Speaker, said
 from app.core.compaction.statements import (
     any_of,
+    exact_tokens,
     is_negative,
     one_line,
     overlap,
@@ -237,12 +239,10 @@ class _Grounds:
             if line.kind in BINDING and not line.is_quoted
         }
         self._own = frozenset[str]().union(*self._binding)
-        self._by_user: dict[int, str] = {}
-        self._by_anyone: dict[int, str] = {}
-        for event in events:
-            for one in said(event):
-                for by in (self._by_anyone, self._by_user)[: 1 + (one.speaker is Speaker.USER)]:
-                    by[one.seq] = f"{by.get(one.seq, '')}\n{one.text}"
+        self._said = [one for event in events for one in said(event)]
+        # One line after the other asks of the same texts, which may be long.
+        self._words = cache(words)
+        self._plain = cache(plain_statements)
         self._seqs = union(
             (
                 *of_seqs(event.seq for event in events),
@@ -276,9 +276,9 @@ class _Grounds:
 
     def _is_users(self, told: frozenset[str], seqs: Ranges) -> bool:
         """Tell whether the user made every statement: known ones, or in events of these seqs."""
-        return bool(told) and (
-            told <= self._own or told <= self._own | plain_statements(_told(self._by_user, seqs))
-        )
+        if not told:
+            return False
+        return told <= self._own or told <= self._own.union(*map(self._plain, self._users(seqs)))
 
     def _is_said_later(self, line: LedgerLine) -> bool:
         """Tell whether what it says was said after what it claims to replace: by the user, unless
@@ -287,27 +287,48 @@ class _Grounds:
         later = tuple((max(start, newest + 1), end) for start, end in line.seqs if end > newest)
         about = words(line.text)
         if line.is_quoted or line.kind in PASSING:
-            return _rests_on(about, _told(self._by_anyone, later))
-        told = _told(self._by_user, later)
+            anyones = [one.text for one in self._said if contains(later, one.seq)]
+            return self._rests_on(about, anyones)
+        told = self._users(later)
         if line.kind not in BINDING:
-            return _rests_on(about, told)
-        if plain_statements(line.text) <= plain_statements(told):
+            return self._rests_on(about, told)
+        own = plain_statements(line.text)
+        if own and own <= frozenset[str]().union(*map(self._plain, told)):
             return True
         return self._is_changed_by(told, line)
 
-    def _is_changed_by(self, told: str, line: LedgerLine) -> bool:
+    def _users(self, seqs: Ranges) -> list[str]:
+        """Return what the user said in events of these seqs."""
+        return [
+            one.text
+            for one in self._said
+            if one.speaker is Speaker.USER and contains(seqs, one.seq)
+        ]
+
+    def _rests_on(self, about: frozenset[str], told: Sequence[str]) -> bool:
+        """Tell whether enough of the words were said."""
+        spoken = frozenset[str]().union(*map(self._words, told))
+        return bool(spoken) and overlap(about, spoken) >= GROUNDED_WORDS
+
+    def _is_changed_by(self, told: Sequence[str], line: LedgerLine) -> bool:
         """Tell whether a line is what it replaces with nothing in it but what the user then said.
 
         "The cap is $500." and "Make that $900." give "The cap is $900."
         """
-        old = [one for one in self._known if one.seqs and not subtract(one.seqs, line.replaces)]
-        new = words(line.text) - frozenset[str]().union(*(words(one.text) for one in old))
-        # Less than what it replaces is no change, and a "not" neither comes nor goes by itself.
-        if not new or not new <= words(told):
+        old = [
+            one.text for one in self._known if one.seqs and not subtract(one.seqs, line.replaces)
+        ]
+        new = words(line.text) - frozenset[str]().union(*map(self._words, old))
+        exact = frozenset[str]().union(*map(exact_tokens, (*old, *told)))
+        # Less than what it replaces is no change.
+        if not new or not new <= frozenset[str]().union(*map(self._words, told)):
             return False
+        if not exact_tokens(line.text) <= exact:
+            return False
+        # A "not" neither comes nor goes by itself.
         if is_negative(line.text):
-            return is_negative(told) or any(is_negative(one.text) for one in old)
-        return not is_negative(told)
+            return any(map(is_negative, (*told, *old)))
+        return not any(map(is_negative, told))
 
     def _source(self, about: frozenset[str]) -> Ranges:
         """Return the seqs of the line that is most about the same; all there are without one."""
@@ -319,13 +340,3 @@ class _Grounds:
         if best is not None and overlap(about, best[0]) >= GROUNDED_WORDS:
             return best[1].seqs
         return self._seqs
-
-
-def _told(by: Mapping[int, str], seqs: Ranges) -> str:
-    """Return what was said in events of these seqs."""
-    return "\n".join(text for seq, text in by.items() if contains(seqs, seq))
-
-
-def _rests_on(about: frozenset[str], told: str) -> bool:
-    """Tell whether enough of the words were said."""
-    return bool(told) and overlap(about, words(told)) >= GROUNDED_WORDS

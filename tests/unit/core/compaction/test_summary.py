@@ -74,6 +74,7 @@ SAID = {"Never call me by phone.", "I like window seats.", "Budget must not exce
         "(replaces [3]) Budget may exceed 300 EUR [1]",
         "(replaces [1]) Call me by phone. [3]",
         "(replaces [1]) Stop A harbour gate 4 [2]",
+        "``` call me (replaces [1]) [3]",
     ],
 )
 @pytest.mark.parametrize("heading", ["Rules", "Preferences"])
@@ -141,13 +142,14 @@ def test_a_rule_gives_way_to_what_the_user_said_later() -> None:
 
     changed = held("## Rules\n- Budget must not exceed 900 EUR. (replaces [3]) [5]", *TALK, *later)
     unsaid = held("## Rules\n- Budget must not exceed 800 EUR. (replaces [3]) [5]", *TALK, *later)
+    other = held("## Rules\n- Budget must not exceed €900. (replaces [3]) [5]", *TALK, *later)
     turned = held("## Rules\n- Budget must exceed 900 EUR. (replaces [3]) [4]", *TALK, *later)
 
     assert "Budget must not exceed 900 EUR." in binding(changed)
     assert "Budget must not exceed 300 EUR." not in binding(changed)
     assert binding(unsaid) >= SAID
     assert "Budget must not exceed 800 EUR." not in binding(unsaid)
-    assert binding(turned) >= SAID
+    assert binding(other) == binding(turned) == SAID
 
 
 def test_what_an_agent_says_replaces_nothing_that_the_user_said() -> None:
