@@ -142,13 +142,13 @@ class CompactionRequest(RequestModel):
     mode: Mode = "auto"
     """What to fold: what the policy's rule of this name says, or a span of the caller's."""
     from_seq: Seq | None = None
-    """Of `range`: the first event."""
+    """Of `range`: the first event; null: the oldest."""
     to_seq: Seq | None = None
-    """Of `range`: the last event."""
+    """Of `range`: the last event; null: the newest."""
     keep_last: Annotated[int, Field(ge=1, le=MAX_SEQ)] | None = None
-    """So many of the newest live events stay."""
+    """Of `range`: so many of the newest live events stay."""
     branch: BranchPath | None = None
-    """Only events of this branch."""
+    """Of `range`: only events of this branch."""
     summarizer: SummarizerChoice | None = None
     """In place of the policy's: a kind, or an object as in a policy."""
     wait_ms: WaitMs = 0
