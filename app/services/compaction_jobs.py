@@ -1,7 +1,7 @@
 """What a compaction job asks for: as the policy says, or as a caller does."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
 from app.core.canonical import Json
@@ -39,8 +39,9 @@ class Asked:
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "Asked":
-        """Return what a payload asks for."""
-        return cls(**payload)
+        """Return what a payload asks for; what a later release adds to it is passed over."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{key: value for key, value in payload.items() if key in known})
 
     @property
     def payload(self) -> dict[str, Json]:
