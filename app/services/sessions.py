@@ -21,6 +21,7 @@ from app.ports import (
     Database,
     EventLog,
     IdempotencyKeys,
+    LockedSession,
     NewSession,
     SessionKey,
     SessionRow,
@@ -147,14 +148,7 @@ class ManageSessions:
         """
         step: AppendStep | None = None
         async with self._database.transaction() as connection:
-            session = await self._log.lock_session(connection, change.key)
-            if session is None:
-                raise SessionNotFoundError
-            if change.expected_seq not in (None, session.head_seq):
-                assert change.expected_seq is not None
-                raise ConcurrentAppendError(
-                    expected_seq=change.expected_seq, actual_seq=session.head_seq
-                )
+            session = await self._locked(connection, change.key, change.expected_seq)
             row = await self._row(connection, change.key)
             policy = _patched(row.policy, change, "policy")
             if "policy" in change.named:
@@ -178,13 +172,26 @@ class ManageSessions:
             self._append_marker.count(step, source="api")
         return view
 
-    async def erase(self, key: SessionKey, *, actor: str) -> None:
+    async def _locked(
+        self, connection: Connection, key: SessionKey, expected_seq: int | None
+    ) -> LockedSession:
+        session = await self._log.lock_session(connection, key)
+        if session is None:
+            raise SessionNotFoundError
+        if expected_seq is not None and expected_seq != session.head_seq:
+            raise ConcurrentAppendError(expected_seq=expected_seq, actual_seq=session.head_seq)
+        return session
+
+    async def erase(self, key: SessionKey, *, actor: str, expected_seq: int | None = None) -> None:
         """Erase the session with everything that was made from it; audited.
 
         Raises:
             SessionNotFoundError: there is none.
+            ConcurrentAppendError: the head is not where it is expected.
         """
         async with self._database.transaction() as connection:
+            if expected_seq is not None:
+                await self._locked(connection, key, expected_seq)
             if not await self._sessions.erase(connection, key, actor=actor, reason="api"):
                 raise SessionNotFoundError
 

@@ -187,6 +187,15 @@ async def test_an_erased_session_is_gone_and_may_be_made_again(api: Api) -> None
     assert (await api.append(path, user("y", id="a")))["appended"][0]["seq"] == 1
 
 
+async def test_a_session_that_has_moved_on_is_not_erased(api: Api) -> None:
+    path = await api.session()
+    await api.append(path, user("x"), user("y"))
+    stale = await api.delete(path, headers={"If-Match": '"1"'})
+    assert (stale.status_code, stale.json()["code"]) == (412, "head_moved")
+    assert (await api.get(path)).json()["head_seq"] == 2
+    assert (await api.delete(path, headers={"If-Match": '"2"'})).status_code == 204
+
+
 async def test_sessions_are_listed_page_by_page(api: Api) -> None:
     app_name = f"list-{uuid4().hex}"
     paths = [await api.session(app_name=app_name, metadata={"n": str(n)}) for n in range(3)]

@@ -91,9 +91,11 @@ async def change_session(
 
 
 @router.delete("/v1/sessions/{sid}", dependencies=CAN_WRITE, status_code=204)
-async def erase_session(bundle: ServicesHere, key: SessionHere, caller: Caller) -> Response:
+async def erase_session(
+    bundle: ServicesHere, key: SessionHere, caller: Caller, expected_seq: IfMatch
+) -> Response:
     """Erase a session and everything made from it; audited."""
-    await bundle.sessions.erase(key, actor=caller.key_id)
+    await bundle.sessions.erase(key, actor=caller.key_id, expected_seq=expected_seq)
     return Response(status_code=204)
 
 
