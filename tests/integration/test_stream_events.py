@@ -371,20 +371,24 @@ async def test_a_client_that_takes_nothing_is_not_read_for_and_then_left(
     services: Services, key: SessionKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await append(services, key, *[user("x" * 2000) for _ in range(200)])
-    monkeypatch.setattr(event_stream, "SEND_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(event_stream, "SEND_TIMEOUT_S", 3.0)
     follower = await follow(services, key)
     client = Client(EventStream(follower, allowed))
     await client.until(lambda: bool(client.sent))
     client.may_take.clear()
     await append(services, key, user("more"))
-    await asyncio.sleep(0.3)
+    # However much it took before: what it is offered now, it does not take.
+    await client.until(lambda: client.waiting == 1)
+    position = follower.position
+    await append(services, key, user("and more"))
+    await asyncio.sleep(0.5)
 
-    assert follower.position < 201
+    assert follower.position == position < 202
     assert client.waiting == 1
     async with asyncio.timeout(20):
         await client.task
     assert services.stream_events.count == 0
-    again = await follow(services, key, 201)
+    again = await follow(services, key, 202)
     again.close()
 
 
