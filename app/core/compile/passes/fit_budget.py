@@ -14,12 +14,11 @@ Runs before ``merge_turns``, because what is left may stand beside a neighbour o
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Final
 
 from app.core.compile.estimate import estimate_tokens
 from app.core.compile.inputs import BudgetAction, CompileInput, Report
-from app.core.compile.nudge import NUDGE_TOKENS
+from app.core.compile.nudge import NUDGE_TOKENS, count_nudges, is_ephemeral
 from app.core.compile.questions import is_question, newest_question
 from app.core.contents import (
     Content,
@@ -29,7 +28,6 @@ from app.core.contents import (
     FunctionResponse,
     InlineData,
     PlacedPart,
-    Role,
     Segment,
     Text,
 )
@@ -72,15 +70,26 @@ def _settled_tokens(inputs: CompileInput) -> int:
 
 
 def nudge_allowance(contents: Contents, inputs: CompileInput) -> int:
-    """Return at most how many tokens ``merge_turns`` will add."""
-    return _nudge_tokens(["model", *(content.role for content in contents), "model"], inputs)
-
-
-def _nudge_tokens(roles: Iterable[Role], inputs: CompileInput) -> int:
-    """Return at most how many tokens are put between neighbours of these roles."""
-    if inputs.options.preset == "adk" or not inputs.format.needs_alternation:
+    """Return how many tokens ``merge_turns`` will add; fewer where what stands last is left out."""
+    if not _is_nudged(inputs):
         return 0
-    return NUDGE_TOKENS * sum(pair == ("model", "model") for pair in pairwise(roles))
+    previous = inputs.settled.last_content
+    lasting = (content for content in reversed(contents) if not is_ephemeral(content))
+    last = next(lasting, previous)
+    is_before_reply = last is not None and last.role == "model"
+    return NUDGE_TOKENS * (count_nudges(contents, previous) + is_before_reply)
+
+
+def _is_nudged(inputs: CompileInput) -> bool:
+    options = inputs.options
+    return options.tail_nudge and options.preset != "adk" and inputs.format.needs_alternation
+
+
+def _nudge_tokens(
+    contents: Iterable[Content], inputs: CompileInput, *, after: Content | None
+) -> int:
+    """Return how many tokens are put before and between contents that stand after another."""
+    return NUDGE_TOKENS * count_nudges(contents, after) if _is_nudged(inputs) else 0
 
 
 class _Cutter:
@@ -118,8 +127,8 @@ class _Cutter:
         for start in starts[1:]:
             left = [content for content in protected[done:start] if content.parts]
             # Pinned answers whose questions go may stand alone then.
-            saved += self._cost(self.contents[done:start], after="model")
-            saved -= self._cost(left, after=kept[-1].role if kept else "model")
+            saved += self._cost(self.contents[done:start], after=None)
+            saved -= self._cost(left, after=kept[-1] if kept else None)
             kept += left
             done = start
             dropped = saved - estimate_tokens(LEFT_OUT_TEXT)
@@ -128,10 +137,9 @@ class _Cutter:
                     self._drop_before(start, kept, dropped)
                 return
 
-    def _cost(self, contents: Sequence[Content], *, after: Role) -> int:
+    def _cost(self, contents: Sequence[Content], *, after: Content | None) -> int:
         """Return the tokens of contents, and of what is put before and between them."""
-        roles = [after, *(content.role for content in contents)]
-        return _tokens(contents) + _nudge_tokens(roles, self._inputs)
+        return _tokens(contents) + _nudge_tokens(contents, self._inputs, after=after)
 
     def _drop_before(self, start: int, kept: Sequence[Content], dropped: int) -> None:
         stays = {id(placed) for content in kept for placed in content.parts}

@@ -17,7 +17,7 @@ Runs after everything that adds contents. Under ``adk`` nothing is merged and no
 """
 
 from app.core.compile.inputs import CompileInput, Report
-from app.core.compile.nudge import NUDGE
+from app.core.compile.nudge import NUDGE, is_ephemeral, is_one_turn, needs_nudge
 from app.core.contents import Content, Contents, FunctionCall, PlacedPart
 from app.core.copying import replace
 
@@ -34,7 +34,7 @@ def merge_turns(contents: Contents, inputs: CompileInput, report: Report) -> Con
         return _joined_responses(contents)
     merged: list[Content] = []
     for content in contents:
-        if merged and _is_one_turn(merged[-1], content):
+        if merged and is_one_turn(merged[-1], content):
             merged[-1] = _join(merged[-1], content)
         else:
             merged.append(content)
@@ -47,7 +47,7 @@ def _without_last_thoughts(contents: Contents, report: Report) -> Contents:
     dropped: list[PlacedPart] = []
     for content in reversed(contents):
         parts = content.parts
-        if content.role == "model" and not (kept and _is_one_turn(content, kept[-1])):
+        if content.role == "model" and not (kept and is_one_turn(content, kept[-1])):
             while parts and _is_thought(parts[-1]):
                 dropped.append(parts[-1])
                 parts = parts[:-1]
@@ -66,7 +66,7 @@ def _joined_responses(contents: Contents) -> Contents:
     """Join only what the model said in one response."""
     merged: list[Content] = []
     for content in contents:
-        if merged and content.role == "model" and _is_one_turn(merged[-1], content):
+        if merged and content.role == "model" and is_one_turn(merged[-1], content):
             merged[-1] = _join(merged[-1], content)
         else:
             merged.append(content)
@@ -78,11 +78,9 @@ def _nudged(contents: Contents, previous: Content | None, report: Report) -> Con
     contents."""
     nudged: list[Content] = []
     for content in contents:
-        if _is_ephemeral(content):
+        if is_ephemeral(content):
             continue
-        if content.role == "model" and (
-            previous is None or (previous.role == "model" and not _is_one_turn(previous, content))
-        ):
+        if needs_nudge(previous, content):
             nudged.append(NUDGE)
             report.repair("tail_nudge", content.parts[0].seq, "a user text before the model's turn")
         nudged.append(content)
@@ -90,22 +88,7 @@ def _nudged(contents: Contents, previous: Content | None, report: Report) -> Con
     if previous is not None and previous.role == "model":
         nudged.append(NUDGE)
         report.repair("tail_nudge", previous.parts[0].seq, "a user text after the model's turn")
-    return (*nudged, *(content for content in contents if _is_ephemeral(content)))
-
-
-def _is_ephemeral(content: Content) -> bool:
-    for placed in content.parts:  # noqa: SIM110  a third of the time of `all`
-        if not placed.ephemeral:
-            return False
-    return True
-
-
-def _is_one_turn(first: Content, second: Content) -> bool:
-    if first.role != second.role:
-        return False
-    return first.role == "user" or (
-        first.response_seq is not None and first.response_seq == second.response_seq
-    )
+    return (*nudged, *(content for content in contents if is_ephemeral(content)))
 
 
 def _join(first: Content, second: Content) -> Content:
