@@ -76,8 +76,17 @@ def counted(part: Part, tokens: int, rule: ModelRule | None) -> int:
         tokens: as counted at append.
         rule: of the model; without one, media stay as they were counted.
     """
-    if rule is None or not isinstance(part, (InlineData, FileData)):
+    if rule is None:
         return tokens
+    if isinstance(part, (InlineData, FileData)):
+        return _media_by_rule(part, rule) + PART_OVERHEAD
+    if isinstance(part, FunctionResponse) and part.media:
+        return tokens + sum(_media_by_rule(item, rule) - media_tokens(item) for item in part.media)
+    return tokens
+
+
+def _media_by_rule(part: InlineData | FileData, rule: ModelRule) -> int:
+    """Return the tokens of media by a model's rule; by our own where it has none."""
     media = rule.media
     kind = part.mime_type.partition("/")[0] if part.mime_type else ""
     if kind == "image" and media.image is not None:
@@ -87,7 +96,7 @@ def counted(part: Part, tokens: int, rule: ModelRule | None) -> int:
     else:
         own = _lasting_tokens(part, kind, media)
     # Media are told in the model's tokens, and calibration is for text: undo what it will do.
-    return tokens if own is None else own * 100 // rule.tokenizer.percent + PART_OVERHEAD
+    return media_tokens(part) if own is None else own * 100 // rule.tokenizer.percent
 
 
 def _lasting_tokens(part: InlineData, kind: str, media: MediaRule) -> int | None:

@@ -145,3 +145,27 @@ async def test_media_beside_the_log_count_too(api: Api) -> None:
 
         assert answer.status_code == 422, answer.json()["budget"]
         assert answer.json()["code"] == "over_budget"
+
+
+@pytest.mark.parametrize("author", ["agent", "other"])
+@pytest.mark.parametrize("name", ["", "gpt-5.4", "claude-sonnet-5"])
+async def test_media_in_a_result_count_once_and_by_the_model_s_rule(
+    api: Api, author: str, name: str
+) -> None:
+    path = await api.session()
+    image = {"inline_data": {"mime_type": "image/png", "data": png(64, 64)}}
+    said = response("look", "c1", {"x": "y"}, author)
+    said["content"]["parts"][0]["function_response"]["parts"] = [image]
+    await api.append(path, user("look"), call("look", "c1", author=author), said, user("and?"))
+    body = {"agent": "agent", "format": "anthropic", "model": name or None}
+    answer = (await api.post(f"{path}/compile", body)).json()
+
+    asked = {
+        "format": "anthropic",
+        "model": name or None,
+        "contents": answer["request"]["messages"],
+    }
+    counted = (await api.post("/v1/tokens", asked)).json()["tokens"]
+
+    total = answer["tokens"]["total"]
+    assert abs(total - counted) <= max(60, counted // 10)

@@ -13,7 +13,15 @@ from app.core.contents import (
     Part,
     Text,
 )
-from app.core.tokens import MEDIA_TOKENS, PART_OVERHEAD, REFERENCED_FILE_TOKENS, part_tokens
+from app.core.tokens import (
+    MEDIA_TOKENS,
+    PART_OVERHEAD,
+    REFERENCED_FILE_TOKENS,
+    counted,
+    part_tokens,
+)
+from app.providers.model_rules import load_model_rules
+from tests.images import png
 
 IMAGE = InlineData(mime_type="image/png", data="A" * 4000)
 
@@ -38,3 +46,13 @@ IMAGE = InlineData(mime_type="image/png", data="A" * 4000)
 )
 def test_a_part_counts_what_it_says_and_a_little_more(part: Part, expected: int) -> None:
     assert part_tokens(part, len) == expected + PART_OVERHEAD
+
+
+def test_media_cost_by_the_model_s_rule_wherever_they_stand() -> None:
+    rule = load_model_rules().find("claude-sonnet-5")
+    small = InlineData(mime_type="image/png", data=png(64, 64))
+    result = FunctionResponse(id="c", name="f", response="{}", media=(small, small))
+    alone = counted(small, part_tokens(small, len), rule) - PART_OVERHEAD
+    text = part_tokens(FunctionResponse(id="c", name="f", response="{}"), len)
+    assert alone < MEDIA_TOKENS["image"]
+    assert counted(result, part_tokens(result, len), rule) == text + 2 * alone

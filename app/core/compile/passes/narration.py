@@ -46,7 +46,7 @@ from app.core.copying import replace
 from app.core.events import USER, Event, Events
 from app.core.lanes import Reader
 from app.core.ranges import contains
-from app.core.tokens import PART_OVERHEAD, CountTokens
+from app.core.tokens import PART_OVERHEAD, CountTokens, media_tokens
 
 PREAMBLE: Final = (
     "For context: below is a transcript of what another agent did, quoted between "
@@ -167,9 +167,11 @@ class _Teller:
                 yield self._json_quoted(said, _arguments(part, is_adk=is_adk), tokens)
             case FunctionResponse(name=name):
                 said = f"[{self._author}] `{self._name(name)}` tool returned result:"
-                yield self._json_quoted(said, _result(part, is_adk=is_adk), tokens)
+                media = [(item, media_tokens(item)) for item in part.media]
+                of_text = max(1, tokens - sum(own for _, own in media))
+                yield self._json_quoted(said, _result(part, is_adk=is_adk), of_text)
                 if not is_adk:
-                    yield from ((media, 0) for media in part.media)
+                    yield from ((item, own + PART_OVERHEAD) for item, own in media)
             case Opaque(text=text):
                 if text and not is_adk:
                     yield self._quoted(f"[{self._author}] said:", text, tokens)
