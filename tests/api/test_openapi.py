@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from app.formats.adk import _ACTIONS, _EVENT, _PASSED_THROUGH
+from app.formats.adk import _ACTIONS, _CONFIRMATION, _EVENT, _PASSED_THROUGH
+from app.formats.markers import _COMPACTION, _EXCLUDED
 from app.formats.parts import (
+    _CODE_RESULT,
     _CONTENT,
+    _EXECUTABLE_CODE,
     _FILE_DATA,
     _FUNCTION_CALL,
     _FUNCTION_RESPONSE,
     _INLINE_DATA,
+    _OPAQUE,
     _PART,
 )
 from app.main import create_app
@@ -353,6 +357,12 @@ SHAPES = {
     "FunctionResponseShape": _FUNCTION_RESPONSE.keys,
     "Blob": _INLINE_DATA.keys,
     "FileReference": _FILE_DATA.keys,
+    "ExecutableCodeShape": _EXECUTABLE_CODE.keys,
+    "CodeResultShape": _CODE_RESULT.keys,
+    "OpaqueShape": _OPAQUE.keys,
+    "ConfirmationShape": _CONFIRMATION.keys,
+    "RecordedCompaction": _COMPACTION.keys,
+    "ExcludedEvent": _EXCLUDED.keys,
 }
 
 

@@ -4,9 +4,13 @@ For callers alone: what they send is read from its own text (``app/formats/adk.p
 comes back to the letter, and a test compares the keys. Every key is taken in camelCase too.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
+
+#: Both in bytes of UTF-8, of which a character takes up to four.
+Name: TypeAlias = Annotated[str, Field(max_length=512)]
+PathText: TypeAlias = Annotated[str, Field(max_length=1024)]
 
 
 class _Shape(BaseModel):
@@ -75,6 +79,41 @@ class FunctionResponseShape(_Shape):
     """Of a stream; not kept."""
 
 
+class ExecutableCodeShape(_Shape):
+    """Code that ran at the provider."""
+
+    code: str | None = None
+    """The code."""
+    language: str | None = None
+    """As in `PYTHON`."""
+    id: str | None = None
+    """Not sent again."""
+
+
+class CodeResultShape(_Shape):
+    """What code gave that ran at the provider."""
+
+    outcome: str | None = None
+    """As in `OUTCOME_OK`."""
+    output: str | None = None
+    """What it printed."""
+    id: str | None = None
+    """Not sent again."""
+
+
+class OpaqueShape(_Shape):
+    """A block of one provider alone."""
+
+    provider: str
+    """As a format is named."""
+    type: str
+    """Of the block."""
+    raw: dict[str, Any] | str
+    """The block, or its text."""
+    text: str | None = None
+    """What other providers read of it."""
+
+
 class PartShape(_Shape):
     """A part: one of the kinds, and what is said of it."""
 
@@ -88,16 +127,16 @@ class PartShape(_Shape):
     """Media."""
     file_data: FileReference | None = None
     """Media by reference."""
-    executable_code: dict[str, Any] | None = None
-    """`language` and `code` that ran at the provider."""
-    code_execution_result: dict[str, Any] | None = None
-    """`outcome` and `output` of it."""
+    executable_code: ExecutableCodeShape | None = None
+    """Code that ran at the provider."""
+    code_execution_result: CodeResultShape | None = None
+    """What it gave."""
     tool_call: dict[str, Any] | None = None
     """A tool that ran at Gemini; echoed as it is."""
     tool_response: dict[str, Any] | None = None
     """Its result; echoed as it is."""
-    opaque: dict[str, Any] | None = None
-    """A block of one provider alone: `provider`, `type`, `raw` and, for others, `text`."""
+    opaque: OpaqueShape | None = None
+    """A block of one provider alone."""
     thought: bool = False
     """The model thought it."""
     thought_signature: str | None = None
@@ -129,6 +168,39 @@ class ContentShape(_Shape):
     """In their order."""
 
 
+class ConfirmationShape(_Shape):
+    """What is asked of the user before a call."""
+
+    hint: str | None = None
+    """Told to the user."""
+    confirmed: bool | None = None
+    """What the user said."""
+    payload: Any = None
+    """Of the tool's own."""
+
+
+class ExcludedEvent(_Shape):
+    """An event that a recorded summary leaves out."""
+
+    invocation_id: str
+    """Of the event."""
+    timestamp: float | str
+    """Of the event."""
+
+
+class RecordedCompaction(_Shape):
+    """A summary, as ADK records it."""
+
+    start_timestamp: float | str
+    """Of the first event that it stands for."""
+    end_timestamp: float | str
+    """Of the last."""
+    compacted_content: ContentShape
+    """The summary."""
+    excluded_events: list[ExcludedEvent] | None = None
+    """What it does not stand for."""
+
+
 class ActionsShape(_Shape):
     """What an event changes, as ADK says it."""
 
@@ -142,13 +214,13 @@ class ActionsShape(_Shape):
     """Kept."""
     skip_summarization: bool | None = None
     """A result that ends its invocation without a further word."""
-    requested_tool_confirmations: dict[str, Any] | None = None
+    requested_tool_confirmations: dict[str, ConfirmationShape] | None = None
     """By call id: these calls wait for the user."""
     requested_auth_configs: dict[str, Any] | None = None
     """By call id: these calls wait for a credential."""
     rewind_before_invocation_id: str | None = None
     """A rewind, as ADK records it."""
-    compaction: dict[str, Any] | None = None
+    compaction: RecordedCompaction | None = None
     """A summary, as ADK records it."""
     escalate: bool | None = None
     """Kept."""
@@ -169,13 +241,13 @@ class EventShape(BaseModel):
 
     model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
-    id: str | None = Field(default=None, max_length=512)
+    id: Name | None = None
     """The caller's own, by which a repeat is known; null: ours."""
-    author: str | None = None
+    author: Name | None = None
     """`user`, or the agent's name."""
     content: ContentShape | str | None = None
     """What was said; of a plain text the author tells the role."""
-    invocation_id: str | None = None
+    invocation_id: Name | None = None
     """Of the turn that it belongs to, from the user's message to the last answer."""
     invocation_complete: bool | None = None
     """The invocation ends with it, whatever it looks like."""
@@ -183,15 +255,15 @@ class EventShape(BaseModel):
     """Seconds since 1970, or as in RFC 3339; null: now. Order goes by seq."""
     partial: bool | None = None
     """A fragment of a stream: answered, never stored."""
-    compiled_seq: int | None = None
+    compiled_seq: Annotated[int, Field(ge=0)] | None = None
     """Of a reply: what the compile that it answers was compiled at."""
     compiled_fingerprint: str | None = None
     """Of a reply: the fingerprint of that compile."""
-    response_id: str | None = None
+    response_id: Name | None = None
     """The provider's, of the response that the event is a part of."""
-    branch: str | None = None
+    branch: PathText | None = None
     """The line of agents that it belongs to, as in `root.child`."""
-    isolation_scope: str | None = None
+    isolation_scope: PathText | None = None
     """The call id of the scope that it belongs to."""
     node_info: dict[str, Any] | None = None
     """`path` of the workflow's node; `output_for` and `message_as_output` are kept."""
