@@ -16,7 +16,7 @@ from app.core.compile.trace import PassTrace
 from app.core.compile.uncounted import uncounted_characters
 from app.core.contents import Contents
 from app.core.copying import replace
-from app.core.errors import BudgetExceededError
+from app.core.errors import BudgetExceededError, InvalidInputError
 from app.core.events import Events
 from app.ports import LogRead, TokenCounter
 from app.services.compile_given import Given
@@ -176,10 +176,18 @@ class RunCompile:
 
 def limit_of(request: CompileRequest, inputs: CompileInput) -> int | None:
     """Return what the request may take: as asked for or as the model does, never more than it
-    turned out to take."""
-    asked = request.budget_tokens
-    if asked is None and inputs.rule is not None:
-        asked = inputs.rule.budget_tokens(request.reserve_tokens)
+    turned out to take.
+
+    Raises:
+        InvalidInputError: what is to be left for the answer is all of the model's window.
+    """
+    asked, rule, reserve = request.budget_tokens, inputs.rule, request.reserve_tokens
+    if asked is None and rule is not None:
+        window_tokens = rule.window_tokens
+        if window_tokens is not None and reserve is not None and reserve >= window_tokens:
+            detail = f"leaves nothing of the model's window of {window_tokens} tokens"
+            raise InvalidInputError(detail, pointer="/budget/reserve_output_tokens")
+        asked = rule.budget_tokens(reserve)
     limits = [limit for limit in (asked, inputs.calibration.limit_tokens) if limit is not None]
     return min(limits, default=None)
 

@@ -759,6 +759,22 @@ async def test_a_reserve_alone_is_taken_off_the_model_s_window(api: Api) -> None
     unknown = {"reserve_output_tokens": 1_000}
     answer = await compiled(api, path, agent="agent", model="mine", budget=unknown)
     assert (answer["budget"]["limit"], answer["warnings"]) == (None, ["unknown_window"])
+    body = {"agent": "agent", "model": "gpt-4o", "budget": {"reserve_output_tokens": 128_000}}
+    refused = await api.post(f"{path}/compile", body)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/budget/reserve_output_tokens"
+
+
+async def test_a_scope_that_is_stored_can_be_read(api: Api) -> None:
+    path, scope = await api.session(), "s" * 1_024
+    await api.append(path, user("within", isolation_scope=scope))
+    answer = await compiled(api, path, isolation_scope=scope)
+    assert answer["request"]["contents"] == [{"role": "user", "parts": [{"text": "within"}]}]
+    reader = {"isolation_scope": scope}
+    found = await api.post(f"{path}/recall", {"query": "within", "reader": reader})
+    assert [hit["seq"] for hit in found.json()["hits"]] == [1]
+    listed = await api.get(f"{path}/events?reader.isolation_scope={scope}")
+    assert len(listed.json()["data"]) == 1
 
 
 async def test_a_reserve_that_leaves_nothing_is_refused(api: Api) -> None:

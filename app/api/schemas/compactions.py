@@ -14,10 +14,10 @@ from app.api.schemas.fields import (
     Position,
     QueryModel,
     RequestModel,
+    ScopeName,
     Seq,
     WaitMs,
     Warned,
-    Word,
 )
 from app.api.schemas.policies import SummarizerChoice
 from app.core.canonical import Json
@@ -73,7 +73,7 @@ class SummaryRequest(RequestModel):
     """1 of events, higher of summaries."""
     branch: BranchPath = ""
     """The lane of the events; others in the span stay live."""
-    isolation_scope: Word | None = None
+    isolation_scope: ScopeName | None = None
     """The lane of the events; null: outside of any scope."""
     activation: Literal["immediate", "staged"] = "immediate"
     """`staged` is used later, when it is activated."""

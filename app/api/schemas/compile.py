@@ -12,6 +12,7 @@ from app.api.schemas.fields import (
     JsonObject,
     Position,
     RequestModel,
+    ScopeName,
     Seq,
     WaitMs,
     Word,
@@ -144,7 +145,7 @@ class CompileFields(RequestModel):
     branch: BranchPath = ""
     """Of the reader: dotted agent path; it sees its own line upward, and from the root, which is
     the empty path, all of its scope."""
-    isolation_scope: Word | None = None
+    isolation_scope: ScopeName | None = None
     """Of the reader; null: outside of any scope."""
     node_path: BranchPath = ""
     """Of a graph's node, whose own inputs the reader sees."""

@@ -12,6 +12,7 @@ from app.api.schemas.fields import (
     Position,
     QueryModel,
     RequestModel,
+    ScopeName,
     Seq,
     Warned,
     Word,
@@ -165,7 +166,7 @@ class ReaderQuery(QueryModel):
     """Only what this agent may see."""
     reader_branch: BranchPath | None = Field(default=None, alias="reader.branch")
     """Only what an agent of this branch may see; empty: all branches."""
-    reader_scope: Word | None = Field(default=None, alias="reader.isolation_scope")
+    reader_scope: ScopeName | None = Field(default=None, alias="reader.isolation_scope")
     """Only what an agent of this isolation scope may see."""
 
     @property

@@ -66,7 +66,11 @@ Word: TypeAlias = Annotated[
 QueryText: TypeAlias = Annotated[
     str, StringConstraints(min_length=1, max_length=1024), AfterValidator(_without_unemittable)
 ]
-#: A branch or a scope; the empty branch is the root.
+#: The call id that a scope is named by.
+ScopeName: TypeAlias = Annotated[
+    str, StringConstraints(min_length=1, max_length=1024), AfterValidator(_without_unemittable)
+]
+#: A branch; the empty one is the root.
 BranchPath: TypeAlias = Annotated[
     str, StringConstraints(max_length=1024), AfterValidator(_without_unemittable)
 ]

@@ -12,6 +12,7 @@ from app.api.schemas.fields import (
     Position,
     QueryText,
     RequestModel,
+    ScopeName,
     Seq,
     Word,
 )
@@ -34,7 +35,7 @@ class ReaderFields(RequestModel):
     branch: BranchPath = ""
     """Dotted agent path; an agent sees its own line upward, and from the root, which is the
     empty path, all of its scope."""
-    isolation_scope: Word | None = None
+    isolation_scope: ScopeName | None = None
     """Only events of this scope; null: outside of any."""
     node_path: BranchPath = ""
     """Of a graph's node, whose own inputs it sees."""
