@@ -35,6 +35,17 @@ _STRONG_RULE: Final = any_of(
     r"|\bno more than\b|\bat (?:most|least)\b",
     r"\b(?:hard|upper|lower|absolute) (?:limit|cap|constraint|requirement|deadline)\b",
     r"\bwithout (?:\w+ ){0,3}(?:approval|permission|consent|confirm\w*|review|authori[sz]ation)\b",
+    # Orders for all that follows.
+    r"\b(?:from (?:now|here|this point) on(?:wards?)?|going forward|henceforth)\b"
+    r"|\bonly[.!]?$|\bask (?:me|us) (?:first|before)\b|\bplease not\b"
+    r"|^(?:please )?(?:stick to|stop \w+ing|(?:limit|restrict|confine) yourself|refrain from)\b"
+    r"|^(?:please )?(?:reply|answer|respond|speak|write) (?:\w+ )?in"
+    r" (?!the\b|an?\b|this\b|that\b|my\b|our\b)\w+"
+    r"|^(?:please )?keep (?:your|all|every|the (?:tone|style|format|answers?|replies))\b",
+    r"从现在起|从今以后|今后|以后(?:都|请|只)"
+    r"|\b(?:ab (?:jetzt|sofort)|künftig|in zukunft|désormais|dorénavant|à partir de maintenant"
+    r"|(?:de ahora )?en adelante|a partir de ahora|d['’]ora in poi|doravante)\b"
+    r"|今後は|これからは|앞으로는?|이제부터",
     r"不要|不得|不能|不可以?|不许|不准|不应|禁止|严禁|切勿|请勿|绝不|决不|从不|永远|始终|一律|一概|千万别|总是",
     r"必须|务必|必需|一定要|只能|仅限|只准|只允许|只可|除非|未经|不超过|不得超过|至多|最多|至少"
     r"|不少于",
@@ -42,6 +53,12 @@ _STRONG_RULE: Final = any_of(
     r"\b(?:jamais|toujours|ne doit pas|doit|doivent|interdit|obligatoire)\b",
     r"\b(?:nunca|siempre|debe|deben|prohibido|obligatorio|sempre|deve|proibido)\b",
     r"絶対に|必ず|してはいけ|しないで|禁止|べからず|なければなら|하지 마|반드시|절대|금지",
+)
+#: "Could you please ...?" asks for nothing but that it is done.
+_POLITE_ORDER: Final = any_of(
+    r"^\W*(?:could|can|will|would) you (?:please|kindly|mind)\b",
+    r"^\W*(?:könntest du|könnten sie|würden sie|pourriez[- ]vous|podrías?|poderia)\b",
+    r"^\W*(?:能不能|可以|可不可以|能否|麻烦)请?你?",
 )
 # Words that often limit, and often only describe.
 _WEAK_RULE: Final = any_of(
@@ -203,7 +220,8 @@ def class_of(text: str) -> LedgerClass | None:
     # What stands behind "Question:" may tell something before it asks.
     if labelled not in (None, LedgerClass.FACT, LedgerClass.QUESTION):
         return labelled
-    if is_open_question(text) or asks(text):
+    is_order = _POLITE_ORDER.search(text) and _STRONG_RULE.search(text)
+    if not is_order and (is_open_question(text) or asks(text)):
         return LedgerClass.QUESTION
     if _STRONG_RULE.search(text):
         # "I always prefer tea" is a wish, and so is "never use emoji, I hate them".
