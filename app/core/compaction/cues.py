@@ -57,7 +57,7 @@ _STRONG_RULE: Final = any_of(
 #: "Could you please ...?" asks for nothing but that it is done.
 _POLITE_ORDER: Final = any_of(
     r"^\W*(?:could|can|will|would) you (?:please|kindly|mind)\b",
-    r"^\W*(?:könntest du|könnten sie|würden sie|pourriez[- ]vous|podrías?|poderia)\b",
+    r"^\W*(?:könntest du|würdest du|pourriez[- ]vous|podrías?|poderia)\b",
     r"^\W*(?:能不能|可以|可不可以|能否|麻烦)请?你?",
 )
 # Words that often limit, and often only describe.

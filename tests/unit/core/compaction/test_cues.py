@@ -23,7 +23,7 @@ from app.core.compaction.ledger import LedgerClass
         "Will you please not call them on Friday?",
         "从现在起只写英文注释。",
         "以后请先给出结论。",
-        "Ab sofort nur noch kurze Titel.",
+        "Ab sofort nur noch kurze Absätze.",
         "Désormais, réponds en une phrase.",
         "A partir de ahora, escribe sin abreviaturas.",
     ],
