@@ -25,6 +25,8 @@ from app.services.read_for_compile import position_of
 
 #: A budget that a report shows to be too wide is made tighter by so many parts of it at a time.
 TIGHTENING_STEPS: Final = 20
+#: System texts and tools whose count is at hand, without a turn beside the event loop.
+MAX_KNOWN: Final = 256
 #: So many characters are counted in some 4 ms; more of them beside the event loop.
 MAX_CHARACTERS_ON_LOOP: Final = 16_384
 
@@ -76,6 +78,7 @@ class RunCompile:
             call_signature_sentinel: whether unsigned calls get one.
         """
         self._count = tokens.count
+        self._known: dict[str, int] = {}
         self._tail_nudge = tail_nudge
         self._call_signature_sentinel = call_signature_sentinel
 
@@ -111,9 +114,19 @@ class RunCompile:
             inputs,
             budget_tokens=None if limit is None else inputs.calibration.budget(limit),
             count=self._count,
-            system_tokens=await _run(len(system), partial(self._count, system)) if system else 0,
-            tools_tokens=await _run(len(tools), partial(self._count, tools)) if tools else 0,
+            system_tokens=await self._fixed_tokens(system) if system else 0,
+            tools_tokens=await self._fixed_tokens(tools) if tools else 0,
         )
+
+    async def _fixed_tokens(self, text: str) -> int:
+        """Count a system text or tools: long, and the same for all sessions of an agent."""
+        tokens = self._known.get(text)
+        if tokens is None:
+            tokens = await _run(len(text), partial(self._count, text))
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            self._known[text] = tokens
+        return tokens
 
     async def __call__(
         self, events: Events, inputs: CompileInput, observer: PassObserver | None = None
