@@ -35,7 +35,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "trigger_ratio": "Part of the window that may fill.",
         "summary_ratio": "Part of the live tokens that one fold takes.",
         "preserve_recent": "So many of the newest live events stay.",
-        "context_window": "Tokens of the window; what the compiled model takes counts if it is less.",
+        "context_window": "Tokens of the window; what the compiled model takes counts if less.",
         "fanout": "So many folds of one level become one of the next.",
         "pin_first": "So many of the first events are never folded.",
         "activation": "`staged`: a fold is used once the provider's cache is cold.",
