@@ -95,4 +95,4 @@ lock-check: $(STAMP) ## fail when requirements.lock does not match pyproject.tom
 	diff -u requirements.lock "$$copy/requirements.lock" && echo "requirements.lock is up to date"
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis
