@@ -5,7 +5,7 @@ the block; the store never commits. ``Connection`` is opaque here: only the stor
 is.
 """
 
-from app.ports.base import Clock, Connection, Database, SessionKey, TokenCounter
+from app.ports.base import Clock, Connection, Database, SessionKey, TokenCounter, TokenMemory
 from app.ports.checks import Finding, LogCheck, LogChecks, RecordedReply
 from app.ports.compactions import (
     CompactionCounters,
@@ -114,6 +114,7 @@ __all__ = [
     "Tenant",
     "Tenants",
     "TokenCounter",
+    "TokenMemory",
     "TokenReports",
     "Written",
 ]

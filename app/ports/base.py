@@ -43,3 +43,10 @@ class TokenCounter(Protocol):
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text."""
+
+
+class TokenMemory(TokenCounter, Protocol):
+    """A tokenizer that remembers what it counted."""
+
+    def known(self, text: str) -> int | None:
+        """Return the count of a text that is remembered, without counting any."""

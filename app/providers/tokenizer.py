@@ -56,7 +56,7 @@ class RememberedCounts:
 
     def count(self, text: str) -> int:
         """Return the number of tokens, as the tokenizer counts them."""
-        key = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        key = _hash(text)
         tokens = self._tokens_by_hash.get(key)
         if tokens is None:
             tokens = self._tokenizer.count(text)
@@ -64,3 +64,11 @@ class RememberedCounts:
                 self._tokens_by_hash.clear()
             self._tokens_by_hash[key] = tokens
         return tokens
+
+    def known(self, text: str) -> int | None:
+        """Return the count of a text that is remembered, without counting any."""
+        return self._tokens_by_hash.get(_hash(text))
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()

@@ -18,15 +18,13 @@ from app.core.contents import Contents
 from app.core.copying import replace
 from app.core.errors import BudgetExceededError, InvalidInputError
 from app.core.events import Events
-from app.ports import LogRead, TokenCounter
+from app.ports import LogRead, TokenMemory
 from app.services.compile_given import Given
 from app.services.compiled import CompileRequest
 from app.services.read_for_compile import position_of
 
 #: A budget that a report shows to be too wide is made tighter by so many parts of it at a time.
 TIGHTENING_STEPS: Final = 20
-#: System texts and tools whose count is at hand, without a turn beside the event loop.
-MAX_KNOWN: Final = 256
 #: So many characters are counted in some 4 ms; more of them beside the event loop.
 MAX_CHARACTERS_ON_LOOP: Final = 16_384
 
@@ -68,17 +66,16 @@ class RunCompile:
     """Makes the inputs of a request, runs the pipeline, and counts what came of it."""
 
     def __init__(
-        self, *, tokens: TokenCounter, tail_nudge: bool, call_signature_sentinel: bool
+        self, *, tokens: TokenMemory, tail_nudge: bool, call_signature_sentinel: bool
     ) -> None:
         """Take what the server chose.
 
         Args:
-            tokens: remembers what it counted, since most of it comes with every compile.
+            tokens: most of what is counted here comes with every compile.
             tail_nudge: whether a user text is put where a provider wants one.
             call_signature_sentinel: whether unsigned calls get one.
         """
-        self._count = tokens.count
-        self._known: dict[str, int] = {}
+        self._count, self._known = tokens.count, tokens.known
         self._tail_nudge = tail_nudge
         self._call_signature_sentinel = call_signature_sentinel
 
@@ -119,14 +116,11 @@ class RunCompile:
         )
 
     async def _fixed_tokens(self, text: str) -> int:
-        """Count a system text or tools: long, and the same for all sessions of an agent."""
-        tokens = self._known.get(text)
-        if tokens is None:
-            tokens = await _run(len(text), partial(self._count, text))
-            if len(self._known) >= MAX_KNOWN:
-                self._known.clear()
-            self._known[text] = tokens
-        return tokens
+        """Count a system text or tools: long, and the same for all sessions of an agent. A turn
+        beside the event loop takes longer than all else of a warm compile, so what is known is
+        answered without one."""
+        tokens = self._known(text)
+        return await _run(len(text), partial(self._count, text)) if tokens is None else tokens
 
     async def __call__(
         self, events: Events, inputs: CompileInput, observer: PassObserver | None = None

@@ -71,3 +71,14 @@ def test_a_text_is_counted_once_and_few_are_remembered(monkeypatch: pytest.Monke
     remembered.count("another")
     remembered.count("one")
     assert noting.counted == ["one", "\ud800", "another", "one"]
+
+
+def test_what_is_known_is_told_without_counting() -> None:
+    noting = Noting()
+    remembered = RememberedCounts(noting)
+
+    assert remembered.known("some text") is None
+    assert noting.counted == []
+    remembered.count("some text")
+    assert remembered.known("some text") == 9
+    assert noting.counted == ["some text"]
