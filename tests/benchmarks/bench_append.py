@@ -6,8 +6,9 @@
 A batch of 1, 100 or 500 events of the workload, to many sessions in turn or to a single one; in the
 single session also by eight clients at once, who wait for each other. Appends and their floors take
 turns, so that both see the same machine: the same rows into the same table under the same
-lock (see append_floor.py). The events are an agent's: a quarter of them are results, whose calls
-have to be found, when they come alone.
+lock (see append_floor.py). "Least" is the floor that also parses the body and counts the tokens of
+each event, which an append has to answer: nobody's append is nearer to the floor. The events are an
+agent's: a quarter of them are results, whose calls have to be found, when they come alone.
 
 Then events of a megabyte each, by what they hold, and the longest time that the service's event
 loop stood still while they were appended: as long as every other request waited. "Own" is what the
@@ -71,12 +72,18 @@ class Row:
     p99_ms: float
     floor_p50_ms: float
     floor_p99_ms: float
+    least_p50_ms: float
     events_per_s: float
 
     @property
     def ratio(self) -> float:
         """How many floors an append takes."""
         return self.p50_ms / self.floor_p50_ms
+
+    @property
+    def least_ratio(self) -> float:
+        """How many floors it takes to parse, to count tokens and to insert."""
+        return self.least_p50_ms / self.floor_p50_ms
 
 
 def main() -> int:
@@ -93,7 +100,7 @@ def main() -> int:
     write_report(
         arguments.json,
         machine=about,
-        rows=[asdict(row) | {"ratio": row.ratio} for row in rows],
+        rows=[asdict(row) | {"ratio": row.ratio, "least": row.least_ratio} for row in rows],
         stalls=[asdict(stall) for stall in stalls],
     )
     worst = max(row.ratio for row in rows)
@@ -130,14 +137,16 @@ async def _measure_all(url: str, database_url: str) -> list[Row]:
             for sessions, clients in ((MANY, 1), (1, 1), (1, CLIENTS)):
                 row = await _measure(client, batch, times, sessions, clients)
                 rows.append(row)
-                told = f"{batch} in {sessions} by {clients}: {row.ratio:.2f}x"
+                told = (
+                    f"{batch} in {sessions} by {clients}: {row.ratio:.2f}x, {row.least_ratio:.2f}x"
+                )
                 print(f"measured {told}", file=sys.stderr, flush=True)
             await tidy_up(database_url)
     return rows
 
 
 class _Log:
-    """A session that is appended to, and one for the floor."""
+    """A session that is appended to, and one each for the floor and the least."""
 
     def __init__(self, client: httpx.AsyncClient, name: str, batch: int) -> None:
         self._client = client
@@ -147,7 +156,7 @@ class _Log:
 
     async def make(self) -> None:
         body = {"app_name": "bench", "user_id": "user", "policy": POLICY}
-        for name in (self._name, f"{self._name}-floor"):
+        for name in (self._name, f"{self._name}-floor", f"{self._name}-least"):
             checked(await self._client.put(f"/v1/sessions/{name}", json=body))
 
     def next_batch(self) -> bytes:
@@ -163,6 +172,10 @@ class _Log:
         """Have the floor do the same."""
         await self._post(f"/floor/{self._batch}/{self._name}-floor", body, watch)
 
+    async def append_least(self, body: bytes, watch: Stopwatch) -> None:
+        """Have the events parsed and counted, and the floor do the same."""
+        await self._post(f"/least/{self._batch}/{self._name}-least", body, watch)
+
     async def _post(self, path: str, body: bytes, watch: Stopwatch) -> None:
         headers = {"Content-Type": "application/json"}
         with watch:
@@ -174,21 +187,22 @@ async def _measure(
     client: httpx.AsyncClient, batch: int, times: int, sessions: int, clients: int
 ) -> Row:
     logs = [_Log(client, f"b{batch}-s{sessions}-c{clients}-{n}", batch) for n in range(sessions)]
-    ours = [Stopwatch() for _ in range(clients)]
-    floors = [Stopwatch() for _ in range(clients)]
+    watches = _watches(clients)
     for log in logs:
         await log.make()
     for turn in range(WARM_UP * sessions + times // clients):
         if turn == WARM_UP * sessions:
-            ours = [Stopwatch() for _ in range(clients)]
-            floors = [Stopwatch() for _ in range(clients)]
+            watches = _watches(clients)
         log = logs[turn % sessions]
         bodies = [log.next_batch() for _ in range(clients)]
         # All writers at once, and then all of the floor's: neither waits for the other.
-        await asyncio.gather(*map(log.append, bodies, ours))
-        await asyncio.gather(*map(log.append_bare, bodies, floors))
-    samples = [sample for watch in ours for sample in watch.samples_ms]
-    floor = [sample for watch in floors for sample in watch.samples_ms]
+        ways = (log.append, log.append_bare, log.append_least)
+        for way, watches_of_way in zip(ways, watches, strict=True):
+            await asyncio.gather(*map(way, bodies, watches_of_way))
+    samples, floor, least = (
+        [sample for watch in watches_of_way for sample in watch.samples_ms]
+        for watches_of_way in watches
+    )
     return Row(
         batch=batch,
         sessions=sessions,
@@ -197,8 +211,14 @@ async def _measure(
         p99_ms=percentile(samples, 0.99),
         floor_p50_ms=percentile(floor, 0.5),
         floor_p99_ms=percentile(floor, 0.99),
+        least_p50_ms=percentile(least, 0.5),
         events_per_s=batch * len(samples) * clients / (sum(samples) / 1000),
     )
+
+
+def _watches(clients: int) -> list[list[Stopwatch]]:
+    """Return a watch for each client and way to append."""
+    return [[Stopwatch() for _ in range(clients)] for _ in range(3)]
 
 
 def _large(kind: str, number: int) -> dict[str, Any]:
@@ -258,7 +278,7 @@ async def _measure_stalls(url: str) -> list[Stall]:
 def _table(rows: list[Row]) -> str:
     header = (
         "events", "sessions", "clients", "p50 ms", "p99 ms", "floor p50", "floor p99", "x floor",
-        "events/s",
+        "least", "events/s",
     )  # fmt: skip
     return table(
         header,
@@ -272,6 +292,7 @@ def _table(rows: list[Row]) -> str:
                 f"{row.floor_p50_ms:.2f}",
                 f"{row.floor_p99_ms:.2f}",
                 f"{row.ratio:.2f}",
+                f"{row.least_ratio:.2f}",
                 f"{row.events_per_s:,.0f}",
             )
             for row in rows
