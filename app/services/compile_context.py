@@ -27,7 +27,7 @@ from app.core.compile.explicit_cache import Lifecycle, cache_segment, request_af
 from app.core.compile.inputs import BudgetAction, CompileInput, CompileOptions, CompileResult
 from app.core.compile.instruction import system_text
 from app.core.compile.projection import Counted, Projection, scaled
-from app.core.compile.render import request_fields, tools_text
+from app.core.compile.render import is_turn_grown, request_fields, tools_text
 from app.core.compile.settle import can_settle, given_after, settle
 from app.core.compile.staged import activating, saved_by, staged_folds
 from app.core.compile.standing import (
@@ -358,7 +358,7 @@ class CompileContext:
         reader = inputs.options.reader
         reply = newest_reply(events, result, reader)
         gone = read.gone_reply or changed_reply(reply, events, inputs.index, reader)
-        base_count = base_count_of(result, request.base_fingerprint)
+        base_count = base_count_of(result, request)
         is_behind = base_count is not None and base_count < settled.part_count
         if is_behind or broken_reply(reply, result, gone=gone) is not None:
             return None
@@ -534,7 +534,7 @@ class CompileContext:
         lifecycle: Lifecycle | None,
         unread: Sequence[EventTrace] = (),
     ) -> Compiled:
-        base_count = base_count_of(result, request.base_fingerprint)
+        base_count = base_count_of(result, request)
         explained = None
         if observer.trace is not None:
             explained = explain(events, inputs, observer.trace, result, unread=unread)
@@ -568,6 +568,7 @@ class CompileContext:
             head_seq=inputs.compiled_seq,
             compiled_seq=inputs.compiled_seq,
             base_count=base_count or 0,
+            continues_turn=base_count is not None and is_turn_grown(result, base_count),
             tokens=Tokens(
                 by_segment=by_segment,
                 method=self._method(inputs, projection),

@@ -57,6 +57,8 @@ class Compiled(Struct, frozen=True, kw_only=True):
     compiled_seq: int
     #: Parts of the base that need not be sent again; 0 without one that holds.
     base_count: int
+    #: What follows the base goes on with the base's last turn.
+    continues_turn: bool
     tokens: Tokens
     #: What the request was allowed to take; None: no limit.
     budget_tokens: int | None

@@ -11,7 +11,7 @@ from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult
 from app.core.compile.instruction import system_text
 from app.core.compile.pipeline import PassObserver, run_pipeline
 from app.core.compile.projection import Counted, Projection, count_result, project
-from app.core.compile.render import tools_text
+from app.core.compile.render import has_ephemeral, tools_text
 from app.core.compile.trace import PassTrace
 from app.core.compile.uncounted import uncounted_characters
 from app.core.contents import Contents
@@ -231,14 +231,18 @@ async def _run(characters: int, run: Callable[[], T]) -> T:
     return run() if characters <= MAX_CHARACTERS_ON_LOOP else await asyncio.to_thread(run)
 
 
-def base_count_of(result: CompileResult, base_fingerprint: str | None) -> int | None:
-    """Return how many parts the caller's base has, None when it is no prefix of the answer.
+def base_count_of(result: CompileResult, request: CompileRequest) -> int | None:
+    """Return how many parts the caller's base has, None when nothing can be put behind it.
 
-    A base without parts is none: what the caller was answered then had nothing to send.
+    A base without parts is none: what the caller was answered then had nothing to send. Nor is one
+    that has text of its own in its midst, as under ``adk``: elsewhere that stands last, and can be
+    taken off.
     """
-    if base_fingerprint is None:
+    if request.base_fingerprint is None:
+        return None
+    if request.options.preset == "adk" and has_ephemeral(result):
         return None
     try:
-        return result.chain.index(base_fingerprint) or None
+        return result.chain.index(request.base_fingerprint) or None
     except ValueError:
         return None

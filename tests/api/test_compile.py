@@ -160,6 +160,38 @@ async def test_a_base_that_broke_gets_everything(api: Api) -> None:
     assert len(other["request"]["contents"]) == 3
 
 
+@pytest.mark.parametrize("response_id", ["r1", "r2"])
+async def test_a_delta_says_whether_it_goes_on_with_the_last_turn(
+    api: Api, response_id: str
+) -> None:
+    path = await api.session()
+    await api.append(path, user("hi"), model("a", response_id="r1"))
+    base = await compiled(api, path, format="openai_chat")
+    await api.append(path, model("b", response_id=response_id))
+    delta = await compiled(api, path, format="openai_chat", base_fingerprint=base["fingerprint"])
+    assert delta["base_count"] == 2
+    assert delta["request"]["messages"] == [{"role": "assistant", "content": "b"}]
+    assert delta["continues_turn"] is (response_id == "r1")
+
+
+async def test_a_text_that_only_one_request_has_is_to_be_taken_off(api: Api) -> None:
+    path = await api.session()
+    await api.append(path, user("hi"))
+    told = {"format": "anthropic", "instruction": {"static": "You are S.", "dynamic": "Be {mood?}"}}
+    base = await compiled(api, path, **told)
+    assert base["warnings"] == []
+    [held] = base["request"]["messages"]
+    same = await compiled(api, path, **told, base_fingerprint=base["fingerprint"])
+    assert (same["base_count"], same["continues_turn"]) == (1, True)
+    assert same["warnings"] == ["ephemeral_moves"]
+    assert same["request"]["messages"] == [{"role": "user", "content": held["content"][1:]}]
+    # Under `adk` it does not stand last, so nothing can be put behind.
+    told["preset"], told["format"] = "adk", "gemini"
+    base = await compiled(api, path, **told)
+    whole = await compiled(api, path, **told, base_fingerprint=base["fingerprint"])
+    assert (whole["base_count"], whole["request"]) == (0, base["request"])
+
+
 # Breaks
 
 

@@ -228,6 +228,7 @@ ANSWERS = {
         "sent_fingerprint",
         "prefix_count",
         "base_count",
+        "continues_turn",
         "pending",
         "cache",
         "tokens",

@@ -27,6 +27,7 @@ from app.core.compile.inputs import (
     Instruction,
 )
 from app.core.compile.pipeline import PIPELINE_VERSION
+from app.core.compile.render import has_ephemeral
 from app.core.compile.trace import EventTrace
 from app.core.contents import Part, Text
 from app.core.copying import replace
@@ -524,6 +525,8 @@ class CompileAnswer(AnswerModel):
     """Parts of the cacheable prefix."""
     base_count: int
     """Parts that the caller's base has; 0: the request is whole."""
+    continues_turn: bool
+    """What follows the base goes on with its last turn: the first turn's parts belong there."""
     pending: list[PendingAnswer]
     """Calls without a result that a result may still answer."""
     cache: CacheAnswer
@@ -587,6 +590,9 @@ def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:
     if compiled.base_count and compiled.request and has_markers:
         # What the caller holds has markers of its own, and providers take few.
         warnings.append("markers_move")
+    if compiled.base_count and has_ephemeral(result):
+        # What the caller holds ends with such a text as well, which is no part of the base.
+        warnings.append("ephemeral_moves")
     if compiled.model and compiled.window_tokens is None:
         warnings.append("unknown_window")
     answer: dict[str, Json] = {
@@ -597,6 +603,7 @@ def _beside_request(compiled: Compiled, notes: list[Note]) -> dict[str, Json]:
         "sent_fingerprint": result.sent_fingerprint,
         "prefix_count": result.prefix_count,
         "base_count": compiled.base_count,
+        "continues_turn": compiled.continues_turn,
         "pending": _pending(result),
         "cache": _cache(compiled),
         "tokens": {

@@ -266,6 +266,25 @@ def after(rendered: Sequence[RenderedContent], count: int) -> tuple[RenderedCont
     return tuple(left)
 
 
+def is_turn_grown(result: CompileResult, base_count: int) -> bool:
+    """Tell whether what follows the first chained parts begins within a turn, and goes on with
+    it."""
+    skipped = result.settled.part_count
+    for content in result.rendered:
+        has_skipped = False
+        for part in content.parts:
+            if part.placed.ephemeral or skipped >= base_count:
+                return has_skipped
+            skipped += 1
+            has_skipped = True
+    return False
+
+
+def has_ephemeral(result: CompileResult) -> bool:
+    """Tell whether the request has text that only this one has."""
+    return any(part.placed.ephemeral for content in result.rendered for part in content.parts)
+
+
 def _hashed(
     rendered: Sequence[RenderedContent],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]], int]:
