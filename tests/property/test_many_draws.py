@@ -1,4 +1,4 @@
-"""The laws of planning and of the budget once more, over thousands of logs: two that a hundred logs
+"""The laws that rare logs break once more, over thousands of logs: two that a hundred logs
 had not broken for weeks broke at some thousands."""
 
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.property import test_budget, test_planner_laws
+from tests.property import test_budget, test_deltas, test_planner_laws, test_settled
 
 LAWS: tuple[Callable[[], None], ...] = (
     test_planner_laws.test_a_fold_covers_what_was_planned_and_every_fold_makes_the_log_smaller,
@@ -17,6 +17,9 @@ LAWS: tuple[Callable[[], None], ...] = (
     test_planner_laws.test_a_fold_leaves_what_is_read_before_its_span_byte_for_byte,
     test_budget.test_every_compile_fits_its_budget_or_is_refused,
     test_budget.test_what_fits_as_it_is_is_not_cut,
+    test_deltas.test_what_is_put_together_is_the_whole_request,
+    test_settled.test_nothing_differs_for_any_reader,
+    test_settled.test_nothing_differs_where_agents_answer_each_others_calls,
 )
 DRAWS = 4_000
 

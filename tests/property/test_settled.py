@@ -8,7 +8,7 @@ may differ.
 from collections.abc import Sequence
 from typing import Final
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core.compile.inputs import Instruction
@@ -22,12 +22,14 @@ ORDINARY: Final = ("user", "user", "model", "call", "call", "result", "result", 
 KINDS: Final = (*ORDINARY, *ORDINARY, "fold", "pin", "elide", "rewind_to", "undo")
 
 
-def one_lane_logs() -> st.SearchStrategy[list[Step]]:
-    """Draw logs of one agent in one lane, where most is settled."""
+def one_lane_logs(
+    kinds: Sequence[str] = KINDS, authors: Sequence[str] = ("a",)
+) -> st.SearchStrategy[list[Step]]:
+    """Draw logs of one lane, of one agent unless others are named: there most is settled."""
     step = st.builds(
         Step,
-        kind=st.sampled_from(KINDS),
-        author=st.just("a"),
+        kind=st.sampled_from(kinds),
+        author=st.sampled_from(authors),
         lane=st.just(Lane()),
         invocation=st.integers(1, 3),
         ids=st.lists(st.sampled_from(("c1", "c2", None)), min_size=1, max_size=2).map(tuple),
@@ -68,3 +70,26 @@ def test_nothing_differs_beside_an_instruction_that_is_no_part_of_the_history(
     log = build(drawn)[1]
     found = differences(log, Reader(agent="a"), format_name, instruction=instruction)
     assert list(found) == []
+
+
+def replying(author: str, response_id: str | None = None) -> Step:
+    """An agent answers the newest call `c1`, says something and calls `c1` itself."""
+    return Step("mixed", author=author, ids=("c1",), lag=0, response_id=response_id)
+
+
+@settings(max_examples=300)
+@given(
+    one_lane_logs(("mixed", "mixed", "mixed", "user", "model", "result", "fold"), ("a", "a", "b")),
+    formats,
+    st.sampled_from((Reader(agent="a"), Reader())),
+)
+# The second reply of `a` answers the other's call, and is told as a whole.
+@example(
+    [Step("user"), replying("b"), replying("a"), replying("a")], "anthropic", Reader(agent="a")
+)
+# One response before another's and after it.
+@example([replying("a", "r1"), replying("b"), replying("a", "r1")], "anthropic", Reader())
+def test_nothing_differs_where_agents_answer_each_others_calls(
+    drawn: Sequence[Step], format_name: str, reader: Reader
+) -> None:
+    assert list(differences(build(drawn)[1], reader, format_name)) == []

@@ -81,14 +81,15 @@ def first_difference(first: CompileResult, second: CompileResult) -> Difference 
 
 
 def newest_reply(events: Events, result: CompileResult, reader: Reader) -> Event | None:
-    """Return the newest reply that is shown and says what it was compiled for.
+    """Return the newest reply that is shown as the model's and says what it was compiled for.
 
-    Of the events of one response the first: what follows it was produced in one go with it.
+    Of the events of one response the first: what follows it was produced in one go with it. A reply
+    that answers another agent's call as well is told as a whole, and was no turn of the model's.
     """
     candidates = [e for e in events if e.compiled_fingerprint and is_reply(e, reader)]
     if not candidates:
         return result.settled.reply
-    shown = {part.placed.seq for _, part in chained_parts(result.rendered)}
+    shown = {part.placed.seq for role, part in chained_parts(result.rendered) if role == "model"}
     newest = max((e for e in candidates if e.seq in shown), key=lambda e: e.seq, default=None)
     return newest or result.settled.reply
 

@@ -55,7 +55,8 @@ def given_after(events: Events, settled: Settled, inputs: CompileInput) -> Event
     Returns:
         None when something has landed before what was settled: an event, as no reply of the
         reader's own does, or the call that opened the reader's scope, after the scope's own events.
-        None, too, when there may be more media in all than the provider takes.
+        None, too, when a response goes on that began before, or there may be more media in all than
+        the provider takes.
     """
     if settled.until is None:
         return events
@@ -69,7 +70,15 @@ def given_after(events: Events, settled: Settled, inputs: CompileInput) -> Event
             given.append(event)
         elif event.seq > settled.head_seq:
             return None
-    return None if _may_hold_too_many(given, settled, inputs) else tuple(given)
+    if _goes_on_with_settled(given) or _may_hold_too_many(given, settled, inputs):
+        return None
+    return tuple(given)
+
+
+def _goes_on_with_settled(given: Sequence[Event]) -> bool:
+    """Tell whether a response that began before goes on after: it is looked at as a whole."""
+    seqs = {event.seq for event in given}
+    return any(event.place and event.place.response_seq not in seqs for event in given)
 
 
 def _may_hold_too_many(given: Iterable[Event], settled: Settled, inputs: CompileInput) -> bool:
@@ -251,7 +260,7 @@ def _recorded(
     inputs: CompileInput,
 ) -> tuple[Event | None, int]:
     """Return the newest settled reply that says what it was compiled for, and the parts before."""
-    shown = {part.placed.seq for _, part in parts}
+    shown = {part.placed.seq for role, part in parts if role == "model"}
     replies = [
         event
         for event in events
