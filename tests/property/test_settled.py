@@ -48,6 +48,19 @@ thinking = st.sampled_from(("auto", "auto", "keep", "strip"))
 
 @settings(max_examples=300)
 @given(one_lane_logs(), formats, thinking)
+# What a response begins with is a thought that is left out; the second of what is left is recorded.
+@example(
+    [
+        Step("user"),
+        Step("model", author="a", response_id="r1"),
+        Step("call", author="a", ids=("c1",), lag=0, response_id="r1"),
+        Step("call", author="a", ids=("c1",), lag=1),
+        Step("call", author="a", ids=("c1",)),
+        Step("user"),
+    ],
+    "anthropic",
+    "auto",
+)
 def test_nothing_differs_for_an_agent_in_its_own_lane(
     drawn: Sequence[Step], format_name: str, thinking: str
 ) -> None:
@@ -77,7 +90,6 @@ def replying(author: str, response_id: str | None = None) -> Step:
     return Step("mixed", author=author, ids=("c1",), lag=0, response_id=response_id)
 
 
-@settings(max_examples=300)
 @given(
     one_lane_logs(("mixed", "mixed", "mixed", "user", "model", "result", "fold"), ("a", "a", "b")),
     formats,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from app.core.compile.inputs import CompileResult, RenderedPart
+from app.core.compile.inputs import CompileResult, RenderedContent, RenderedPart
 from app.core.compile.order import is_reply
 from app.core.compile.render import chained_parts
 from app.core.events import (
@@ -147,13 +147,20 @@ def fingerprint_before(reply: Event, result: CompileResult) -> str:
     """
     if reply is result.settled.reply:
         return result.chain[result.settled.reply_at]
+    count = count_before(reply, result.rendered)
+    return result.fingerprint if count is None else result.chain[result.settled.part_count + count]
+
+
+def count_before(reply: Event, rendered: Iterable[RenderedContent]) -> int | None:
+    """Return how many chained parts stand in front of the reply's response, None if it is not
+    there."""
     response_seq = reply.place.response_seq if reply.place else reply.seq
-    count = result.settled.part_count
-    for content in result.rendered:
+    count = 0
+    for content in rendered:
         if content.role == "model" and content.content.response_seq == response_seq:
-            return result.chain[count]
+            return count
         count += sum(not part.placed.ephemeral for part in content.parts)
-    return result.fingerprint
+    return None
 
 
 _REASONS: Final[tuple[tuple[type[Marker], BreakReason], ...]] = (

@@ -13,6 +13,7 @@ stands for a turn that was stripped of all it said.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from app.core.compile.breaks import count_before
 from app.core.compile.edits import newest_edit
 from app.core.compile.inputs import (
     CompileInput,
@@ -127,7 +128,7 @@ def settle(
     summary = next((p for p in reversed(places) if p.is_summary), before.summary_place)
     last = places[-1] if places else before.last_place
     items, fields = _items(rendered, inputs, before, keep={summary, last} - {None})
-    recorded, recorded_at = _recorded(events, earlier, parts, inputs)
+    recorded, recorded_at = _recorded(events, earlier, rendered, inputs)
     told = tuple(event for event in events if event.seq in earlier)
     report = newest_report(result, told, reader)
     left_tokens = sum(
@@ -256,11 +257,11 @@ def _merged(items: Iterable[SettledItems]) -> tuple[SettledItems, ...]:
 def _recorded(
     events: Events,
     earlier: set[int],
-    parts: Sequence[tuple[str, RenderedPart]],
+    rendered: Sequence[RenderedContent],
     inputs: CompileInput,
 ) -> tuple[Event | None, int]:
     """Return the newest settled reply that says what it was compiled for, and the parts before."""
-    shown = {part.placed.seq for role, part in parts if role == "model"}
+    shown = {part.placed.seq for role, part in chained_parts(rendered) if role == "model"}
     replies = [
         event
         for event in events
@@ -272,13 +273,8 @@ def _recorded(
     if not replies:
         return None, 0
     reply = max(replies, key=lambda event: event.seq)
-    response_seq = reply.place.response_seq if reply.place else reply.seq
-    at = next(
-        number
-        for number, (role, part) in enumerate(parts, start=inputs.settled.part_count)
-        if role == "model" and part.placed.seq in (reply.seq, response_seq)
-    )
-    return reply, at
+    count = count_before(reply, rendered)
+    return (None, 0) if count is None else (reply, inputs.settled.part_count + count)
 
 
 def _call_ids(parts: Iterable[tuple[str, RenderedPart]]) -> Iterable[str]:
