@@ -176,6 +176,12 @@ def responses(parts: Iterable[Part]) -> tuple[FunctionResponse, ...]:
     return tuple(part for part in parts if isinstance(part, FunctionResponse))
 
 
+def is_thinking(part: Part) -> bool:
+    """Tell whether the part is the model's thinking, which may be left out. Some logs mark calls
+    and results as thoughts as well; what was done stays, with or without the thinking."""
+    return part.thought and not isinstance(part, TOOL_PARTS)
+
+
 def is_blank(part: Part) -> bool:
     """Tell whether the part is text of nothing but white space, without a signature."""
     # Not by `strip`, which would copy it.

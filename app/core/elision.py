@@ -16,6 +16,7 @@ from app.core.contents import (
     InlineData,
     Part,
     Text,
+    is_thinking,
 )
 from app.core.copying import replace
 from app.core.events import Event, Events
@@ -80,7 +81,7 @@ def stub_of(
 def stub(part: Part, seq: int, keep_chars: int) -> Part:
     """Return what stands for a part of the event at this seq, the part itself if nothing shorter
     can."""
-    if part.thought or part.signature is not None:
+    if is_thinking(part) or part.signature is not None:
         return part
     match part:
         case Text(text=text):

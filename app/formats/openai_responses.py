@@ -44,6 +44,7 @@ from app.core.contents import (
     Part,
     Role,
     Text,
+    is_thinking,
 )
 from app.core.copying import replace
 from app.core.errors import InvalidEventError
@@ -710,8 +711,7 @@ def _reasoned(wire: OpenAIResponses, turn: RenderedContent) -> set[int]:
     """
     placed = iter(turn.content.parts)
     for one in placed:
-        is_thought = one.part.thought and not isinstance(one.part, FunctionCall)
-        if is_thought and wire.says(one.part, "model"):
+        if is_thinking(one.part) and wire.says(one.part, "model"):
             return {id(one), *map(id, placed)}
     return set()
 

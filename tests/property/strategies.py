@@ -142,6 +142,11 @@ def _tag(step: Step, seq: int) -> str:
     return tag + "." * LONG if step.flavour > 4 else tag
 
 
+def _is_thought(step: Step) -> bool:
+    """Tell whether a call or a result is marked as a thought, as some logs have it."""
+    return step.flavour == 9
+
+
 def _user(step: Step, seq: int) -> tuple[Part, ...]:
     if step.flavour == 0:
         return (InlineData(mime_type="image/png", data="AAAA"), Text(text=_tag(step, seq)))
@@ -163,7 +168,9 @@ def _model(step: Step, seq: int) -> tuple[Part, ...]:
 
 def _call(step: Step, seq: int) -> tuple[Part, ...]:
     calls = tuple(
-        FunctionCall(id=call_id, name="t", args=f'{{"at":"{_tag(step, seq)}"}}')
+        FunctionCall(
+            id=call_id, name="t", args=f'{{"at":"{_tag(step, seq)}"}}', thought=_is_thought(step)
+        )
         for call_id in step.ids
     )
     return (Text(text=_tag(step, seq)), *calls) if step.flavour == 0 else calls
@@ -171,7 +178,12 @@ def _call(step: Step, seq: int) -> tuple[Part, ...]:
 
 def _result(step: Step, seq: int) -> tuple[Part, ...]:
     results = tuple(
-        FunctionResponse(id=call_id, name="t", response=f'{{"at":"{_tag(step, seq)}"}}')
+        FunctionResponse(
+            id=call_id,
+            name="t",
+            response=f'{{"at":"{_tag(step, seq)}"}}',
+            thought=_is_thought(step),
+        )
         for call_id in step.ids
     )
     return (*results, Text(text=_tag(step, seq))) if step.flavour == 0 else results

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.core.compile.inputs import CompileResult
@@ -58,12 +58,30 @@ def test_compiling_twice_gives_the_same_and_leaves_the_input_alone(
     assert compiled(again.events, again.index, reader, format_name) == first
 
 
-@given(steps(), readers, st.sampled_from(sorted(VALIDATORS)))
+@given(
+    steps(),
+    readers,
+    st.sampled_from(sorted(VALIDATORS)),
+    st.sampled_from(("auto", "keep", "strip")),
+)
+# A call that is marked as a thought, and a result.
+@example(
+    [Step("user"), Step("call", ids=("c1",), flavour=9), Step("result", ids=("c1",))],
+    Reader(agent="a"),
+    "anthropic",
+    "strip",
+)
+@example(
+    [Step("user"), Step("call", ids=("c1",)), Step("result", ids=("c1",), flavour=9)],
+    Reader(agent="a"),
+    "gemini",
+    "strip",
+)
 def test_every_format_is_valid_whatever_was_appended(
-    drawn: list[Step], reader: Reader, format_name: str
+    drawn: list[Step], reader: Reader, format_name: str, thinking: str
 ) -> None:
     _, log = build(drawn)
-    result = compiled(log.events, log.index, reader, format_name)
+    result = compiled(log.events, log.index, reader, format_name, thinking=thinking)
     assert verify(result.rendered, FORMATS[format_name]) == ()
     request = request_of(result, FORMATS[format_name])
     if result.rendered:

@@ -24,6 +24,7 @@ from app.core.contents import (
     Opaque,
     Part,
     Text,
+    is_thinking,
 )
 from app.core.events import USER, Event
 
@@ -58,7 +59,7 @@ def said(event: Event) -> Iterator[Said]:
         return
     author = author_of(event)
     for part in event.parts:
-        if not part.thought:
+        if not is_thinking(part):
             yield from _said_by_part(event, author, part)
     if event.input_transcription:
         yield Said(event.seq, Speaker.USER, USER, without_secrets(event.input_transcription))

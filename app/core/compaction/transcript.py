@@ -28,6 +28,7 @@ from app.core.contents import (
     Opaque,
     Part,
     Text,
+    is_thinking,
 )
 from app.core.events import Event, Events
 
@@ -45,7 +46,7 @@ def transcript_lines(event: Event, limit: int = MAX_EVENT_CHARACTERS) -> tuple[s
     lines: list[str] = []
     left = limit
     for part in event.parts:
-        line = "" if part.thought else _part_line(event, author, part, max(200, left))
+        line = "" if is_thinking(part) else _part_line(event, author, part, max(200, left))
         if line and left <= 0:
             return (*lines, f"[{event.seq}] … more of this event is not shown")
         if line:

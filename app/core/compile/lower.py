@@ -19,6 +19,7 @@ from app.core.contents import (
     Role,
     Segment,
     is_blank,
+    is_thinking,
 )
 from app.core.events import Event, Events
 from app.core.ranges import contains
@@ -85,7 +86,7 @@ def _role(part: Part, own_role: Role) -> Role:
 def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report: Report) -> bool:
     """Tell whether the part is sent; report what is lost without the caller having asked for it."""
     wire, options = inputs.format, inputs.options
-    if part.thought and options.thinking == "strip":
+    if options.thinking == "strip" and is_thinking(part):
         report.thoughts.append(Thoughts(event.seq, stripped=1))
         return False
     if options.preset == "adk":
@@ -95,7 +96,9 @@ def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report:
         return False
     if wire.says(part, role):
         return True
-    if not part.thought:
+    if is_thinking(part):
+        report.thoughts.append(Thoughts(event.seq, stripped=1))
+    else:
         kind = type(part).__name__
         report.repair("unsupported_part", event.seq, f"{wire.name} has no place for {kind}")
     return False

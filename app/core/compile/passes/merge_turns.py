@@ -18,7 +18,7 @@ Runs after everything that adds contents. Under ``adk`` nothing is merged and no
 
 from app.core.compile.inputs import CompileInput, Report
 from app.core.compile.nudge import NUDGE, is_ephemeral, is_one_turn, needs_nudge
-from app.core.contents import Content, Contents, FunctionCall, PlacedPart
+from app.core.contents import Content, Contents, PlacedPart, is_thinking
 from app.core.copying import replace
 
 
@@ -48,7 +48,7 @@ def _without_last_thoughts(contents: Contents, report: Report) -> Contents:
     for content in reversed(contents):
         parts = content.parts
         if content.role == "model" and not (kept and is_one_turn(content, kept[-1])):
-            while parts and _is_thought(parts[-1]):
+            while parts and is_thinking(parts[-1].part):
                 dropped.append(parts[-1])
                 parts = parts[:-1]
         if parts:
@@ -56,10 +56,6 @@ def _without_last_thoughts(contents: Contents, report: Report) -> Contents:
     for placed in reversed(dropped):
         report.repair("thought_last", placed.seq, "a thought that nothing follows")
     return tuple(reversed(kept))
-
-
-def _is_thought(placed: PlacedPart) -> bool:
-    return placed.part.thought and not isinstance(placed.part, FunctionCall)
 
 
 def _joined_responses(contents: Contents) -> Contents:

@@ -25,7 +25,7 @@ from app.core.compile.edits import newest_edit
 from app.core.compile.inputs import CompileInput, Report, Thoughts
 from app.core.compile.instruction import system_text
 from app.core.compile.render import tools_text, with_emitted_ids
-from app.core.contents import Content, Contents, FunctionCall, PlacedPart
+from app.core.contents import Content, Contents, PlacedPart, is_thinking
 from app.core.copying import replace
 from app.core.fingerprint import Chain, head_of
 
@@ -79,18 +79,14 @@ def _is_bound(inputs: CompileInput) -> bool:
     return inputs.format.name not in _UNBOUND_FORMATS
 
 
-def _is_thought(placed: PlacedPart) -> bool:
-    return placed.part.thought and not isinstance(placed.part, FunctionCall)
-
-
 def _thoughts(content: Content) -> list[PlacedPart]:
     if content.role != "model":
         return []
-    return [placed for placed in content.parts if _is_thought(placed)]
+    return [placed for placed in content.parts if is_thinking(placed.part)]
 
 
 def _without_thoughts(content: Content) -> Content:
-    return replace(content, parts=tuple(p for p in content.parts if not _is_thought(p)))
+    return replace(content, parts=tuple(p for p in content.parts if not is_thinking(p.part)))
 
 
 def _standing(
@@ -116,7 +112,7 @@ def _standing(
             )
             yield number, is_standing
         for placed in content.parts:
-            is_left_out = strips and not is_standing and _is_thought(placed)
+            is_left_out = strips and not is_standing and is_thinking(placed.part)
             if not placed.ephemeral and not is_left_out:
                 chain.add(content.role, wire.render_part(placed.part, content.role))
 

@@ -11,8 +11,18 @@ from app.core.compaction.said import CREDENTIAL_CALL, said
 from app.core.compaction.transcript import chunks, transcript_lines
 from app.core.compile.quoting import BEGIN_QUOTED, END_QUOTED
 from app.core.contents import FileData, FunctionResponse, InlineData, Text
+from app.core.copying import replace
 from app.core.events import Event
-from tests.builders import call, log, model, response, user
+from tests.builders import (
+    call,
+    call_part,
+    log,
+    model,
+    response,
+    response_part,
+    thought,
+    user,
+)
 
 
 def count(text: str) -> int:
@@ -34,6 +44,15 @@ def test_a_transcript_is_one_line_for_each_thing_said() -> None:
         '[2] bot called search {"q":"x"}',
         '[3] search returned {"hits":2}',
         '[4] bot: "Found \\"it\\"."',
+    ]
+
+
+def test_what_was_done_is_told_also_where_it_is_marked_as_a_thought() -> None:
+    asked = replace(call_part("search", id="c1", args={"q": "x"}), thought=True)
+    answered = replace(response_part("c1", result={"hits": 2}), thought=True)
+    assert transcript(model(asked, thought("hm")), user(answered, author="bot")) == [
+        '[1] bot called search {"q":"x"}',
+        '[2] search returned {"hits":2}',
     ]
 
 
