@@ -260,6 +260,14 @@ async def test_a_bug_answers_a_problem_without_details(
     [
         ({"user_content": 7}, "/user_content"),
         ({"instruction": {"static": []}}, "/instruction/static"),
+        (
+            {"user_content": {"parts": [{"text": "a"}, {"function_call": {"name": "f"}}]}},
+            "/user_content/parts/1",
+        ),
+        (
+            {"instruction": {"static": {"parts": [{"text": "a", "thought": True}]}}},
+            "/instruction/static/parts/0",
+        ),
         ({"budget": {"max_input_tokens": "many"}}, "/budget/max_input_tokens"),
         ({"agent": 1}, "/agent"),
     ],

@@ -29,12 +29,12 @@ from app.core.compile.inputs import (
 from app.core.compile.pipeline import PIPELINE_VERSION
 from app.core.compile.render import has_ephemeral
 from app.core.compile.trace import EventTrace
-from app.core.contents import Part, Text
+from app.core.contents import FileData, InlineData, Part, Text
 from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.lanes import Reader
 from app.formats import FORMATS
-from app.formats.adk import parse_content
+from app.formats.adk import parse_content, parse_part
 from app.formats.tool_names import check_tool_names
 from app.formats.violations import Violation
 from app.services.compare_compiles import Comparison
@@ -68,7 +68,7 @@ class InstructionField(RequestModel):
         is_text = isinstance(self.static, str)
         return Instruction(
             static=clean_text(str(self.static)) if is_text else "",
-            static_parts=() if is_text else _parts(self.static, f"{pointer}/static"),
+            static_parts=() if is_text else _said_parts(self.static, f"{pointer}/static"),
             dynamic=clean_text(self.dynamic),
             global_=clean_text(self.global_),
             description=clean_text(self.description),
@@ -243,7 +243,7 @@ class CompileFields(RequestModel):
             single_turn=self.single_turn,
             user_content=()
             if user_content is None
-            else _parts(user_content, f"{pointer}/user_content"),
+            else _said_parts(user_content, f"{pointer}/user_content"),
             expand=tuple(self.expand),
             instruction=instruction.to_domain(f"{pointer}/instruction"),
             system=clean_text(self.system),
@@ -331,10 +331,21 @@ class DiffBody(RequestModel):
     """Options of the second."""
 
 
-def _parts(content: ContentField, pointer: str) -> tuple[Part, ...]:
+def _said_parts(content: ContentField, pointer: str) -> tuple[Part, ...]:
+    """Return the parts of a content that is no turn of the log: texts and media.
+
+    Raises:
+        InvalidInputError: a part is something else, which would stand there without its turn.
+    """
     if isinstance(content, str):
         return (Text(text=clean_text(content)),)
-    return parse_content(content, pointer, []).parts
+    said = parse_content(content, pointer, []).parts
+    for number, item in enumerate(content.get("parts") or ()):
+        for part in parse_part(item):
+            if part.thought or not isinstance(part, Text | InlineData | FileData):
+                detail = "holds texts and media alone: no calls, results, thoughts or code"
+                raise InvalidInputError(detail, pointer=f"{pointer}/parts/{number}")
+    return said
 
 
 # Answers

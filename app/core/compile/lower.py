@@ -5,10 +5,9 @@ user's, whatever role the event was given. What the format has no place for is l
 reported; under ``stable`` so is text that the provider would refuse as blank.
 """
 
-from typing import Final
-
 from app.core.compile.adk.opening import opening_content
-from app.core.compile.inputs import CompileInput, Report, Thoughts
+from app.core.compile.fitting import is_sent
+from app.core.compile.inputs import CompileInput, Report
 from app.core.contents import (
     Content,
     Contents,
@@ -18,27 +17,27 @@ from app.core.contents import (
     PlacedPart,
     Role,
     Segment,
-    is_blank,
-    is_thinking,
 )
+from app.core.copying import replace
 from app.core.events import Event, Events
 from app.core.ranges import contains
 from app.core.tokens import counted
 
-#: The formats of google-adk's own contents: under ``adk`` they are sent as they are.
-_ADK_FORMATS: Final = frozenset({"gemini", "native"})
-
 
 def lower(events: Events, inputs: CompileInput, report: Report) -> Contents:
     """Return the contents of the events, in order; of an isolation scope, after what opened it."""
-    is_start = inputs.settled.until is None
-    opening = opening_content(inputs) if is_start else None
-    contents: list[Content] = [] if opening is None else [opening]
+    contents = list(_opening(inputs, report)) if inputs.settled.until is None else []
     for event in events:
         _lower_event(event, contents, inputs, report)
-    if not contents and is_start:
-        report.warnings.append("empty_contents")
     return tuple(contents)
+
+
+def _opening(inputs: CompileInput, report: Report) -> Contents:
+    opening = opening_content(inputs)
+    if opening is None:
+        return ()
+    parts = [p for p in opening.parts if is_sent(p.part, opening.role, p.seq, inputs, report)]
+    return (replace(opening, parts=tuple(parts)),) if parts else ()
 
 
 def _lower_event(
@@ -57,7 +56,7 @@ def _lower_event(
     run: list[PlacedPart] = []
     for part, tokens in zip(event.parts, event.part_tokens, strict=True):
         role = own_role if is_adk else _role(part, own_role)
-        if not _is_said(part, role, event, inputs, report):
+        if not is_sent(part, role, event.seq, inputs, report):
             continue
         if role != run_role:
             if run:
@@ -81,24 +80,3 @@ def _role(part: Part, own_role: Role) -> Role:
     if isinstance(part, FunctionCall):
         return "model"
     return "user" if isinstance(part, FunctionResponse) else own_role
-
-
-def _is_said(part: Part, role: Role, event: Event, inputs: CompileInput, report: Report) -> bool:
-    """Tell whether the part is sent; report what is lost without the caller having asked for it."""
-    wire, options = inputs.format, inputs.options
-    if options.thinking == "strip" and is_thinking(part):
-        report.thoughts.append(Thoughts(event.seq, stripped=1))
-        return False
-    if options.preset == "adk":
-        if wire.name in _ADK_FORMATS:
-            return True
-    elif wire.refuses_blank_text and is_blank(part):
-        return False
-    if wire.says(part, role):
-        return True
-    if is_thinking(part):
-        report.thoughts.append(Thoughts(event.seq, stripped=1))
-    else:
-        kind = type(part).__name__
-        report.repair("unsupported_part", event.seq, f"{wire.name} has no place for {kind}")
-    return False

@@ -49,6 +49,8 @@ def render(
     wire, settled = inputs.format, inputs.settled
     tools = tools_text(wire, inputs.options.tools)
     rendered = tuple([_rendered(content, wire) for content in with_emitted_ids(contents, inputs)])
+    if not rendered and settled.until is None:
+        report.warnings.append("empty_contents")
     head = head_of(format_name=wire.name, model=inputs.options.model, tools=tools, system=system)
     before = settled.chain or (head,)
     lasting, ephemeral, prefix_count = _hashed(rendered)

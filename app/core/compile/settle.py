@@ -148,7 +148,10 @@ def settle(
         opening_args=inputs.opening_args,
         items=items,
         fields=fields,
-        repairs=(*before.repairs, *(r for r in result.repairs if r.seq in earlier)),
+        repairs=(
+            *before.repairs,
+            *(r for r in result.repairs if r.seq is None or r.seq in earlier),
+        ),
         thoughts=(*before.thoughts, *(t for t in result.thoughts if t.seq in earlier)),
         calls=before.calls.union(call for call in result.calls if call[0] in earlier),
         emitted_ids=before.emitted_ids.union(_call_ids(parts)),

@@ -8,18 +8,15 @@ follows it. It is sent, but it is no part of the fingerprint chain. Under ``adk`
 the trailing run of plain user contents, or right after the media (``spec/ADK.md`` B.11).
 """
 
+from app.core.compile.fitting import is_sent
 from app.core.compile.inputs import CompileInput, Report
 from app.core.compile.instruction import dynamic_content, static_contents
 from app.core.contents import Content, Contents, FunctionResponse
 
 
-def context_injection(
-    contents: Contents,
-    inputs: CompileInput,
-    report: Report,  # noqa: ARG001
-) -> Contents:
+def context_injection(contents: Contents, inputs: CompileInput, report: Report) -> Contents:
     """Return the contents with the instruction's contents in their places."""
-    static = static_contents(inputs) if inputs.settled.until is None else ()
+    static = _static(inputs, report) if inputs.settled.until is None else ()
     dynamic = dynamic_content(inputs)
     if dynamic is None:
         return (*static, *contents)
@@ -28,6 +25,15 @@ def context_injection(
         # google-adk puts all that the instructions say in one place.
         at = 0 if static else _before_last_question(contents)
     return (*static, *contents[:at], dynamic, *contents[at:])
+
+
+def _static(inputs: CompileInput, report: Report) -> Contents:
+    """Return the static instruction's media, as far as the format has a place for them."""
+    return tuple(
+        content
+        for content in static_contents(inputs)
+        if all(is_sent(p.part, content.role, p.seq, inputs, report) for p in content.parts)
+    )
 
 
 def _before_last_question(contents: Contents) -> int:

@@ -16,7 +16,7 @@ last is left out.
 Runs after everything that adds contents. Under ``adk`` nothing is merged and no text is added.
 """
 
-from app.core.compile.inputs import CompileInput, Report
+from app.core.compile.inputs import CompileInput, Report, Thoughts
 from app.core.compile.nudge import NUDGE, is_ephemeral, is_one_turn, needs_nudge
 from app.core.contents import Content, Contents, PlacedPart, is_thinking
 from app.core.copying import replace
@@ -54,6 +54,7 @@ def _without_last_thoughts(contents: Contents, report: Report) -> Contents:
         if parts:
             kept.append(replace(content, parts=parts))
     for placed in reversed(dropped):
+        report.thoughts.append(Thoughts(placed.seq or 0, stripped=1))
         report.repair("thought_last", placed.seq, "a thought that nothing follows")
     return tuple(reversed(kept))
 
