@@ -17,9 +17,11 @@ import zstandard
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect
 
 from app.api.errors import UnsupportedMediaTypeError
+from app.api.schemas.fields import FieldRuleError
 from app.core.errors import MalformedBodyError, TooLargeError
 from app.core.json_text import RawItem, parse_object
 
@@ -196,17 +198,26 @@ def _bad_element(data: bytes, kept: Collection[str]) -> str:
 
 
 def _as_request_error(error: ValidationError, body: object) -> RequestValidationError:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
     return RequestValidationError(
         [
             {
-                **item,
-                "loc": ("body", *_place(item["loc"], body, is_missing=item["type"] == "missing")),
+                "type": item["type"],
+                "loc": (
+                    "body",
+                    *_place(item["loc"], body, is_missing=item["type"] == "missing"),
+                    *_named_field(item),
+                ),
                 "msg": item["msg"].removeprefix("Value error, "),
             }
-            for item in found
+            for item in error.errors(include_url=False, include_input=False)
         ]
     )
+
+
+def _named_field(item: ErrorDetails) -> tuple[str, ...]:
+    """Return the field that a rule of several tells as wrong."""
+    rule = item.get("ctx", {}).get("error")
+    return (rule.field,) if isinstance(rule, FieldRuleError) else ()
 
 
 def _place(location: Sequence[str | int], body: object, *, is_missing: bool) -> list[str | int]:

@@ -114,7 +114,7 @@ async def test_a_key_ends_when_its_time_is_over(api: Api) -> None:
     [
         ({"scopes": []}, "/scopes"),
         ({"scopes": ["root"]}, "/scopes/0"),
-        ({"scopes": ["compile", "compile"]}, ""),
+        ({"scopes": ["compile", "compile"]}, "/scopes"),
         ({"scopes": ["compile"], "rate_limit": "fast"}, "/rate_limit"),
         ({"scopes": ["compile"], "rate_limit": "0/s"}, "/rate_limit"),
         ({"scopes": ["compile"], "ttl_s": 0}, "/ttl_s"),

@@ -283,7 +283,48 @@ async def test_a_field_of_a_compile_is_named_as_it_was_sent(
     assert "Value error" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        (
+            "/compile",
+            {"unanswered_calls": "drop"},
+            "unanswered_calls: drop goes with preset adk: stable closes them",
+        ),
+        (
+            "/compile",
+            {"budget": {"max_input_tokens": 5, "reserve_output_tokens": 5}},
+            "budget/reserve_output_tokens: leaves nothing of max_input_tokens",
+        ),
+        (
+            "/compile",
+            {"append": [{"content": "a"}], "as_of_seq": 1},
+            "as_of_seq: goes with no append: what is appended comes after it",
+        ),
+        ("/compile:diff", {"a": {}, "b": {"unanswered_calls": "drop"}}, "b/unanswered_calls: "),
+        ("/events", {"items": []}, "format: items need one"),
+        ("/events", {"events": [], "items": []}, "items: goes with no events: exactly one of"),
+        ("/events", {"events": [], "format": "adk"}, "format: belongs to items; events are native"),
+        (
+            "/usage",
+            {"fingerprint": "a", "usage": {}, "error": {"status": 400}},
+            "error: goes with no usage: exactly",
+        ),
+    ],
+)
+async def test_a_rule_of_several_fields_names_the_one_to_change(
+    api: Api, path: str, body: Any, detail: str
+) -> None:
+    session = await api.session()
+    answer = await api.post(f"{session}{path}", body)
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert problem["detail"].startswith(detail)
+    [error] = problem["errors"]
+    assert error["pointer"] == "/" + detail.partition(":")[0]
+
+
 async def test_a_rule_of_the_whole_body_is_told_in_our_words(api: Api) -> None:
-    answer = await api.post("/v1/tokens", {"text": "a", "contents": []})
+    answer = await api.post("/v1/tokens", {})
     assert answer.status_code == 422
     assert answer.json()["detail"] == "exactly one of contents and text is needed"

@@ -814,4 +814,4 @@ async def test_a_reserve_that_leaves_nothing_is_refused(api: Api) -> None:
     body = {"budget": {"max_input_tokens": 50, "reserve_output_tokens": 50}}
     answer = await api.post(f"{path}/compile", body)
     assert answer.status_code == 422
-    assert answer.json()["errors"][0]["pointer"] == "/budget"
+    assert answer.json()["errors"][0]["pointer"] == "/budget/reserve_output_tokens"

@@ -11,6 +11,7 @@ from app.api.schemas.fields import (
     MAX_PAGE,
     SESSION_ID_PATTERN,
     AnswerModel,
+    FieldRuleError,
     JsonObject,
     QueryModel,
     RequestModel,
@@ -184,7 +185,7 @@ class NewKeyRequest(RequestModel):
     @model_validator(mode="after")
     def _scopes_once(self) -> Self:
         if len(set(self.scopes)) != len(self.scopes):
-            raise ValueError("a scope is named twice")
+            raise FieldRuleError("a scope is named twice", "scopes")
         return self
 
     def to_domain(self, by: Principal) -> WantedKey:

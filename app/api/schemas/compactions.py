@@ -18,6 +18,7 @@ from app.api.schemas.fields import (
     Seq,
     WaitMs,
     Warned,
+    only_one_of,
 )
 from app.api.schemas.policies import SummarizerChoice
 from app.core.canonical import Json
@@ -82,8 +83,7 @@ class SummaryRequest(RequestModel):
 
     @model_validator(mode="after")
     def _names_what_it_covers(self) -> Self:
-        if (self.covers is None) == (self.seqs is None):
-            raise ValueError("exactly one of covers and seqs is needed")
+        only_one_of(self, "covers", "seqs")
         if self.covers is not None and self.covers.from_seq > self.covers.to_seq:
             raise InvalidInputError("from_seq is above to_seq", pointer="/covers/from_seq")
         return self

@@ -9,6 +9,7 @@ from app.api.schemas.events import Appended, append_answer, warning_answer
 from app.api.schemas.fields import (
     AnswerModel,
     BranchPath,
+    FieldRuleError,
     JsonObject,
     Position,
     RequestModel,
@@ -16,6 +17,7 @@ from app.api.schemas.fields import (
     Seq,
     WaitMs,
     Word,
+    only_one_of,
 )
 from app.core.canonical import Json, canonical_json, clean_text, json_string
 from app.core.compile.explicit_cache import Lifecycle
@@ -87,7 +89,7 @@ class BudgetField(RequestModel):
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
         if self.max_input_tokens is not None and self._reserve >= self.max_input_tokens:
-            raise ValueError("reserve_output_tokens leaves nothing of max_input_tokens")
+            raise FieldRuleError("leaves nothing of max_input_tokens", "reserve_output_tokens")
         return self
 
     @property
@@ -191,7 +193,8 @@ class CompileFields(RequestModel):
     @model_validator(mode="after")
     def _drops_calls_only_under_adk(self) -> Self:
         if self.unanswered_calls == "drop" and self.preset != "adk":
-            raise ValueError("unanswered_calls: drop goes with preset adk: stable closes them")
+            detail = "drop goes with preset adk: stable closes them"
+            raise FieldRuleError(detail, "unanswered_calls")
         return self
 
     def to_request(self, pointer: str = "") -> CompileRequest:
@@ -302,7 +305,8 @@ class CompileBody(CompileFields):
     @model_validator(mode="after")
     def _appends_at_the_head(self) -> Self:
         if self.append and self.as_of_seq is not None:
-            raise ValueError("append goes with no as_of_seq: what is appended comes after it")
+            detail = "goes with no append: what is appended comes after it"
+            raise FieldRuleError(detail, "as_of_seq")
         return self
 
     def to_request(self, pointer: str = "") -> CompileRequest:
@@ -318,7 +322,8 @@ class CompileBody(CompileFields):
 
 def _split_once(fields: FieldsT, base_fingerprint: str | None) -> FieldsT:
     if base_fingerprint is not None and fields.cache is not None and fields.cache.explicit:
-        raise ValueError("base_fingerprint goes with no cache.explicit: either splits the request")
+        detail = "goes with no cache.explicit: either splits the request"
+        raise FieldRuleError(detail, "base_fingerprint")
     return fields
 
 
@@ -818,8 +823,7 @@ class TokensBody(RequestModel):
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
-        if (self.contents is None) == (self.text is None):
-            raise ValueError("exactly one of contents and text is needed")
+        only_one_of(self, "contents", "text")
         return self
 
 

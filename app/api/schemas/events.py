@@ -8,6 +8,7 @@ from app.api.schemas.fields import (
     MAX_PAGE,
     AnswerModel,
     BranchPath,
+    FieldRuleError,
     Order,
     Position,
     QueryModel,
@@ -16,6 +17,7 @@ from app.api.schemas.fields import (
     Seq,
     Warned,
     Word,
+    only_one_of,
 )
 from app.api.schemas.sessions import NewSessionRequest
 from app.core.canonical import Json, canonical_json, json_string
@@ -58,12 +60,11 @@ class AppendRequest(RequestModel):
 
     @model_validator(mode="after")
     def _has_one_kind(self) -> Self:
-        if (self.events is None) == (self.items is None):
-            raise ValueError("exactly one of events and items is needed")
+        only_one_of(self, "events", "items")
         if self.items is not None and self.format is None:
-            raise ValueError("items need a format")
+            raise FieldRuleError("items need one", "format")
         if self.events is not None and self.format is not None:
-            raise ValueError("format belongs to items; events are native")
+            raise FieldRuleError("belongs to items; events are native", "format")
         return self
 
 

@@ -15,6 +15,23 @@ MAX_PAGE: Final = 1000
 SESSION_ID_PATTERN: Final = r"^[A-Za-z0-9._:@~-]{1,128}$"
 
 
+class FieldRuleError(ValueError):
+    """Fields do not go together; the named one is told as wrong."""
+
+    def __init__(self, detail: str, field: str) -> None:
+        super().__init__(detail)
+        self.field = field
+
+
+def only_one_of(model: BaseModel, first: str, second: str) -> None:
+    """Refuse a model that has both fields or neither."""
+    are_given = [getattr(model, name) is not None for name in (first, second)]
+    if all(are_given):
+        raise FieldRuleError(f"goes with no {first}: exactly one of them is needed", second)
+    if not any(are_given):
+        raise ValueError(f"exactly one of {first} and {second} is needed")
+
+
 def _without_unemittable(text: str) -> str:
     if clean_text(text) != text:
         raise ValueError("must not hold NUL characters or lone surrogates")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from app.api.schemas.compile import CompactionDue
-from app.api.schemas.fields import AnswerModel, JsonObject, RequestModel, Word
+from app.api.schemas.fields import AnswerModel, JsonObject, RequestModel, Word, only_one_of
 from app.core.canonical import Json
 from app.core.errors import InvalidInputError
 from app.core.usage import Usage, has_counts, read_usage, wrong_counts
@@ -35,8 +35,7 @@ class UsageBody(RequestModel):
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
-        if (self.usage is None) == (self.error is None):
-            raise ValueError("exactly one of usage and error is needed")
+        only_one_of(self, "usage", "error")
         return self
 
     def counts(self) -> Usage:
