@@ -66,6 +66,7 @@ from app.formats.fields import (
     read_string,
     refuse_deep,
     refuse_members,
+    string_or_empty,
 )
 from app.formats.identifiers import fit_identifier
 from app.formats.media import bare_mime_type, decode_text, encode_text
@@ -386,7 +387,9 @@ class Bedrock:
                 return _response_fragment(part)
             case InlineData() | FileData():
                 block = _media_fragment(part)
-                return json_array([_label(part), block]) if _is_document(part) else block
+                if not _is_document(part):
+                    return block
+                return json_array([_label(part.display_name), block])
             case ExecutableCode() | CodeExecutionResult():
                 return _text_fragment(code_words(part))
             case Opaque():
@@ -458,23 +461,37 @@ def _has_tools(content: RenderedContent) -> bool:
     )
 
 
-def _verbatim_block(part: Opaque, role: Role) -> str | None:
-    """Return the text of a block of this API, if it is one and may stand in this role."""
+def _verbatim_block(part: Opaque, role: Role, suffix: str = "") -> str | None:
+    """Return the text of a block of this API, if it is one and may stand in this role.
+
+    Of a document it is a list of two, and its name gets the suffix.
+    """
     if part.provider != _PROVIDER or part.type == "text":
         return None
     block = json.loads(part.raw)
     if kind_of(block) != part.type or not isinstance(block[part.type], dict):
         return None
     value = block[part.type]
-    # Signing, pairing and the names of documents are for the compiler to see to.
+    # Signing and pairing are for the compiler to see to.
     is_tool = part.type in ("toolResult", "toolUse")
     is_signed = part.type == "reasoningContent" and "redactedContent" not in value
-    if is_signed or part.type == "document" or (is_tool and value.get("type") is None):
+    if is_signed or (is_tool and value.get("type") is None):
         return None
     if part.type == "reasoningContent" and not part.thought:
         return None
+    if part.type == "document":
+        return _verbatim_document(value, role, suffix)
     is_taken = is_block_accepted(block, "assistant" if role == "model" else "user")
     return part.raw if is_taken and part.type != "cachePoint" else None
+
+
+def _verbatim_document(document: JsonObject, role: Role, suffix: str) -> str | None:
+    """Return a document as it is but for its name, beside a text."""
+    name = string_or_empty(document.get("name"))
+    block: JsonObject = {"document": {**document, "name": _document_name(name, suffix)}}
+    if role == "model" or not is_block_accepted(block, "user"):
+        return None
+    return json_array([_label(name), canonical_json(block)])
 
 
 def _is_signed(part: Text) -> bool:
@@ -547,8 +564,8 @@ def _is_document(part: Part) -> bool:
     return known is not None and known[0] == "document"
 
 
-def _label(part: InlineData | FileData) -> str:
-    return _text_fragment(f"[{part.display_name or 'document'}]")
+def _label(name: str | None) -> str:
+    return _text_fragment(f"[{name or 'document'}]")
 
 
 def _media_fragment(part: InlineData | FileData, suffix: str = "") -> str:
@@ -557,7 +574,8 @@ def _media_fragment(part: InlineData | FileData, suffix: str = "") -> str:
     if known is None or not _is_taken(part):
         return _text_fragment(left_out_words(part))
     kind, media_format = known
-    name = f'"name":{json_string(_document_name(part, suffix))},' if kind == "document" else ""
+    own_name = json_string(_document_name(part.display_name, suffix))
+    name = f'"name":{own_name},' if kind == "document" else ""
     if isinstance(part, FileData):
         source = f'{{"s3Location":{{"uri":{json_string(part.file_uri)}}}}}'
     else:
@@ -565,9 +583,9 @@ def _media_fragment(part: InlineData | FileData, suffix: str = "") -> str:
     return f'{{"{kind}":{{"format":"{media_format}",{name}"source":{source}}}}}'
 
 
-def _document_name(part: InlineData | FileData, suffix: str) -> str:
+def _document_name(name: str | None, suffix: str) -> str:
     """Return a name in the charset of document names, told apart by where the document stands."""
-    bare = _ADDED_TO_NAME.sub("", part.display_name or "")
+    bare = _ADDED_TO_NAME.sub("", name or "")
     fitted = _OUTSIDE_NAMES.sub("-", bare).strip("-") or "document"
     added = f" {suffix}" if suffix else ""
     return fitted[: MAX_DOCUMENT_NAME_LENGTH - len(added)] + added
@@ -622,10 +640,18 @@ def _named(rendered: RenderedPart, turn: RenderedContent) -> str:
             return rendered.text
         # Call ids are unique, but their charset is not that of names.
         return _response_fragment(part, sha256((part.id or "").encode()).hexdigest()[:8])
-    if not isinstance(part, InlineData | FileData) or not _is_document(part):
-        return rendered.text
+    if isinstance(part, Opaque) and rendered.text.startswith("["):
+        return _verbatim_block(part, "user", _place(rendered, turn)) or rendered.text
+    if isinstance(part, InlineData | FileData) and _is_document(part):
+        block = _media_fragment(part, _place(rendered, turn))
+        return json_array([_label(part.display_name), block])
+    return rendered.text
+
+
+def _place(rendered: RenderedPart, turn: RenderedContent) -> str:
+    """Return the seq of a part's event, and which of its parts it is."""
     seq = rendered.placed.seq
     # Counted in the whole turn, of which a delta holds the rest.
     of_event = [placed for placed in turn.content.parts if placed.seq == seq]
     number = next((i for i, placed in enumerate(of_event) if placed is rendered.placed), 0)
-    return json_array([_label(part), _media_fragment(part, f"{seq or 0}-{number}")])
+    return f"{seq or 0}-{number}"

@@ -341,6 +341,15 @@ def _media(value: JsonObject, kind: str, path: str) -> Violations:
     fits = isinstance(name, str) and _DOCUMENT_NAME.fullmatch(name)
     if not fits or len(str(name)) > MAX_DOCUMENT_NAME_LENGTH:
         yield Violation("document_name", f"{path}/name")
+    citations, context = value.get("citations"), value.get("context")
+    if citations is not None and not _says_enabled(citations):
+        yield Violation("shape", f"{path}/citations")
+    if not isinstance(context, str | None):
+        yield Violation("shape", f"{path}/context")
+
+
+def _says_enabled(value: Json) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("enabled"), bool)
 
 
 def _is_source_accepted(source: Json, kind: str) -> bool:

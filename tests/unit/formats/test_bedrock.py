@@ -218,6 +218,70 @@ def test_media_that_says_more_is_kept_verbatim() -> None:
     assert messages_of(turn("user", part))[0]["content"] == [block]
 
 
+def cited(name: str = "report", **changes: Any) -> dict[str, Any]:
+    inner = document(name)["document"]
+    return {"document": {**inner, "citations": {"enabled": True}, "context": "old", **changes}}
+
+
+def opaque_document(block: Json, twin: str = "") -> Opaque:
+    return Opaque(provider="bedrock", type="document", raw=canonical_json(block), text=twin)
+
+
+def test_verbatim_document_is_sent_with_all_that_it_says_beside_a_text() -> None:
+    (message,) = messages_of(turn("user", opaque_document(cited("a.pdf")), seq=3))
+    assert message["content"] == [{"text": "[a.pdf]"}, cited("a-pdf 3-0")]
+    nameless: dict[str, Any] = {"document": {"source": {"content": [{"text": "so"}]}}}
+    (message,) = messages_of(turn("user", opaque_document(nameless, "so")))
+    named = {"document": {**nameless["document"], "name": "document 0-0"}}
+    assert message["content"] == [{"text": "[document]"}, named]
+
+
+def test_verbatim_documents_have_names_of_their_own_among_all_others() -> None:
+    pdf = InlineData(mime_type="application/pdf", data="AAAA", display_name="report")
+    turns = (
+        turn("user", opaque_document(cited()), pdf, opaque_document(cited()), seq=1),
+        turn("model", text("so")),
+        turn("user", text("and?"), opaque_document(cited()), seq=3),
+    )
+    names = [one["name"] for one in _documents(messages_of(*turns))]
+    assert names == ["report 1-0", "report 1-1", "report 1-2", "report 3-1"]
+    rest = messages_of(replace(turns[2], parts=turns[2].parts[1:]))
+    assert [one["name"] for one in _documents(rest)] == names[-1:]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        cited(citations="yes"),
+        cited(citations={}),
+        cited(context=5),
+        cited(source={"bytes": ""}),
+        cited(format="tiff"),
+        cited(source={"bytes": "A" * 6_000_004}),
+    ],
+    ids=["words", "nothing", "number", "empty", "format", "size"],
+)
+def test_verbatim_document_that_would_break_a_rule_is_told(block: Json) -> None:
+    part = opaque_document(block, "told")
+    assert messages_of(turn("user", part)) == [asked({"text": "told"})]
+    assert not BEDROCK.says(replace(part, text=""), "user")
+
+
+def test_verbatim_document_is_not_the_models_and_takes_no_cache_point() -> None:
+    part = opaque_document(cited())
+    assert not BEDROCK.says(part, "model")
+    assert not BEDROCK.takes_marker(part, "user")
+
+
+def test_verbatim_documents_count_as_documents() -> None:
+    blocks = [cited(f"d{number}") for number in range(7)]
+    log = append_items("bedrock", [asked({"text": "look"}, *blocks)])
+    result = compile_for(log, "bedrock")
+    assert violations_of(result, "bedrock") == ()
+    assert len(_documents(body_of(result, "bedrock")["messages"])) == 5
+    assert [action.action for action in result.budget_actions] == ["stubbed"] * 2
+
+
 def test_cache_points_are_no_part_of_the_history() -> None:
     assert parts_of(asked({"text": "a"}, {"cachePoint": {"type": "default"}})) == (text("a"),)
 
@@ -485,7 +549,7 @@ def test_what_has_no_place_in_a_model_turn_is_not_said(part: Part) -> None:
         ("cachePoint", '{"cachePoint":{"type":"default"}}'),
         ("guardContent", '{"guardContent":5}'),
         ("guardContent", '{"searchResult":{}}'),
-        ("document", canonical_json(document())),
+        ("document", canonical_json(document(bytes=""))),
         ("hologram", '{"hologram":{}}'),
     ],
 )
