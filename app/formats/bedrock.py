@@ -52,6 +52,7 @@ from app.formats.bedrock_rules import (
     MAX_CALL_ID_LENGTH,
     MAX_DOCUMENT_NAME_LENGTH,
     MAX_NAME_LENGTH,
+    RESULT_BLOCKS,
     is_block_accepted,
     is_s3_uri,
     kind_of,
@@ -532,7 +533,11 @@ def _result_blocks(response: FunctionResponse, suffix: str) -> Iterator[str]:
     elif not response.media or (sent is None and response.response != "{}"):
         yield f'{{"json":{response.response}}}'
     for number, part in enumerate(response.media):
-        yield _media_fragment(part, f"{suffix}-{number}" if suffix else "")
+        known = _kind_and_format(part)
+        if known is not None and known[0] in RESULT_BLOCKS:
+            yield _media_fragment(part, f"{suffix}-{number}" if suffix else "")
+        else:
+            yield _text_fragment(left_out_words(part))
 
 
 def _kind_and_format(part: InlineData | FileData) -> tuple[str, str] | None:

@@ -95,7 +95,8 @@ _ROLES_BY_BLOCK: Final = {
     "toolUse": ("assistant",),
     "video": ("user",),
 }
-_RESULT_BLOCKS: Final = frozenset({"document", "image", "json", "searchResult", "text", "video"})
+#: What a result may hold; of media no audio.
+RESULT_BLOCKS: Final = frozenset({"document", "image", "json", "searchResult", "text", "video"})
 _ROLES: Final = frozenset({"assistant", "system", "user"})
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_.:-]+")
@@ -311,7 +312,7 @@ def _result_block(block: Json, path: str) -> Violations:
     kind = kind_of(block)
     if not kind or not isinstance(block, dict):
         yield Violation("shape", path)
-    elif kind not in _RESULT_BLOCKS:
+    elif kind not in RESULT_BLOCKS:
         yield Violation("block_fits_result", path)
     elif kind == "text":
         yield from _text(block["text"], f"{path}/text")

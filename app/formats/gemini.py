@@ -8,7 +8,7 @@ Out, where the provider has no place for what we have:
 
     thinking signed by another provider   left out: nobody may sign for it
     a failed tool result                  its response is ``{"error": ...}``: there is no flag
-    media of unknown kinds                left out
+    media of unknown kinds                left out; in a tool result told in words
     names of media                        left out, except in tool results, which may refer to them
     other providers' blocks               their text twin
 
@@ -48,6 +48,7 @@ from app.formats.gemini_rules import (
 from app.formats.identifiers import fit_identifier
 from app.formats.parts import SERVER_TOOL_TYPES
 from app.formats.tools import check_is_geminis, named_and_described, read_tool
+from app.formats.wording import left_out_words
 
 __all__ = ["GEMINI", "Gemini", "convert_item", "validate"]
 
@@ -342,7 +343,7 @@ def _call(part: FunctionCall) -> str:
 
 
 def _response(part: FunctionResponse) -> str:
-    text = f'{_named(part)},"response":{_result(part)}'
+    text = f'{_named(part)},"response":{_with_notes(_result(part), part)}'
     media = [_media(item, is_named=True) for item in part.media if _is_taken(item)]
     return f'{{{text},"parts":{json_array(media)}}}' if media else f"{{{text}}}"
 
@@ -369,6 +370,18 @@ def _result(part: FunctionResponse) -> str:
         return part.response
     failure = result["output"] if list(result) == ["output"] else result
     return canonical_json({"error": failure})
+
+
+def _with_notes(result: str, part: FunctionResponse) -> str:
+    """Return the result's object, which tells of media that are not sent."""
+    notes = [left_out_words(item) for item in part.media if not _is_taken(item)]
+    if not notes:
+        return result
+    told = json.loads(result)
+    for key in ("output", "error"):
+        if list(told) == [key] and isinstance(told[key], str):
+            return canonical_json({key: "\n".join([told[key], *notes]).lstrip("\n")})
+    return canonical_json({**told, "left_out": [*notes]})
 
 
 def _media(part: InlineData | FileData, *, is_named: bool = False) -> str:
