@@ -40,7 +40,8 @@ from app.formats.fields import Fields, Shape, camel, json_array, json_object, re
 from app.formats.gemini_rules import (
     MAX_NAME_LENGTH,
     NAME,
-    is_part,
+    is_part_accepted,
+    part_kind,
     takes_mime_type,
     takes_uri,
     validate,
@@ -55,6 +56,8 @@ __all__ = ["GEMINI", "Gemini", "convert_item", "validate"]
 JsonObject: TypeAlias = dict[str, Json]
 
 _PROVIDER: Final = "gemini"
+#: What a caller may not smuggle past the rules of pairing and signing.
+_MODELLED: Final = frozenset({"function_call", "function_response", "text"})
 #: Tools have few names, and are called often.
 _KEPT_NAMES: Final = 1024
 
@@ -226,7 +229,7 @@ class Gemini:
             case Text():
                 return _is_ours(part) and bool(part.text or part.signature or part.extra)
             case Opaque():
-                return _is_verbatim(part) or bool(part.text.strip())
+                return _is_verbatim(part, role) or bool(part.text.strip())
             case InlineData() | FileData():
                 return _is_taken(part)
             case ExecutableCode() | CodeExecutionResult():
@@ -234,8 +237,7 @@ class Gemini:
 
     def render_part(self, part: Part, role: Role) -> str:
         """Return the part's JSON text. Total: what the format does not say is rendered too."""
-        del role  # A part looks the same in both.
-        text = _kind(part)
+        text = _kind(part, role)
         if part.thought:
             text = _extended(text, '{"thought":true}')
         if part.signature is not None and part.signed_by == _PROVIDER:
@@ -307,8 +309,15 @@ def _is_ours(part: Text) -> bool:
     return not part.thought and bool(part.text)
 
 
-def _is_verbatim(part: Opaque) -> bool:
-    return part.provider == _PROVIDER and is_part(json.loads(part.raw))
+def _is_verbatim(part: Opaque, role: Role) -> bool:
+    """Tell whether the block is a part of this API's and may stand in this role."""
+    if part.provider != _PROVIDER:
+        return False
+    value = json.loads(part.raw)
+    kind = part_kind(value)
+    if kind in _MODELLED or part.type not in (kind, camel(kind)):
+        return False
+    return is_part_accepted(value, role)
 
 
 def _is_taken(part: InlineData | FileData) -> bool:
@@ -318,7 +327,7 @@ def _is_taken(part: InlineData | FileData) -> bool:
     return is_known and takes_uri(part.file_uri)
 
 
-def _kind(part: Part) -> str:
+def _kind(part: Part, role: Role) -> str:
     match part:
         case Text():
             return f'{{"text":{json_string(part.text)}}}'
@@ -335,7 +344,7 @@ def _kind(part: Part) -> str:
             fields = [("outcome", json_string(part.outcome)), ("output", json_string(part.output))]
             return json_object([("codeExecutionResult", json_object(fields))])
         case Opaque():
-            return _opaque(part)
+            return _opaque(part, role)
 
 
 def _call(part: FunctionCall) -> str:
@@ -398,8 +407,8 @@ def _media(part: InlineData | FileData, *, is_named: bool = False) -> str:
     return json_object([(kind, json_object(fields))])
 
 
-def _opaque(part: Opaque) -> str:
-    if not _is_verbatim(part):
+def _opaque(part: Opaque, role: Role) -> str:
+    if not _is_verbatim(part, role):
         return json_object([("text", json_string(part.text))])
     if part.type in SERVER_TOOL_TYPES:
         return part.raw.replace(f'"{part.type}"', f'"{camel(part.type)}"', 1)

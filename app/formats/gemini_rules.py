@@ -48,10 +48,15 @@ _KIND_BY_KEY: Final[Mapping[str, str]] = {
 }
 
 
-def is_part(value: Json) -> bool:
-    """Tell whether a value is a part of exactly one kind."""
-    fields = value if isinstance(value, dict) else {}
-    return len(_present(fields)) == 1
+def part_kind(value: Json) -> str:
+    """Return what a part is, in snake_case; empty when it is nothing, or several things."""
+    present = _present(value) if isinstance(value, dict) else []
+    return _KIND_BY_KEY[present[0]] if len(present) == 1 else ""
+
+
+def is_part_accepted(value: Json, role: str) -> bool:
+    """Tell whether a part breaks no rule of its own in a turn of this role."""
+    return all(next(_part(part, role), None) is None for part in _parts([value], ""))
 
 
 def takes_mime_type(mime_type: str) -> bool:

@@ -10,7 +10,7 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.canonical import Json
+from app.core.canonical import Json, canonical_json
 from app.core.compile.inputs import RenderedContent, RenderedPart
 from app.core.contents import (
     CodeExecutionResult,
@@ -26,10 +26,12 @@ from app.core.contents import (
     Role,
     Text,
 )
+from app.core.copying import replace
 from app.core.errors import InvalidEventError, InvalidInputError
 from app.core.events import Event
 from app.formats.adk import parse_event, parse_part
 from app.formats.gemini import GEMINI, convert_item, validate
+from tests.compiling import append_items, compile_for, violations_of
 
 CALL = FunctionCall(id=None, name="f", args='{"a":1}')
 RESPONSE = FunctionResponse(id=None, name="f", response='{"output":"x"}')
@@ -284,7 +286,65 @@ def test_block_of_another_provider_is_its_text_twin() -> None:
 def test_block_of_ours_that_is_no_part_is_its_text_twin() -> None:
     block = Opaque(provider="gemini", type="x", raw='{"a":1}', text="so")
     assert rendered(block) == {"text": "so"}
-    assert rendered(Opaque(provider="gemini", type="x", raw='{"text":"a"}')) == {"text": "a"}
+    other = Opaque(provider="gemini", type="x", raw='{"toolCall":{}}', text="so")
+    assert rendered(other) == {"text": "so"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        ("functionCall", {"functionCall": {"name": "f"}}),
+        ("function_call", {"function_call": {"name": "f"}}),
+        ("functionResponse", {"functionResponse": {"name": "f", "response": {}}}),
+        ("text", {"text": "a"}),
+        ("text", {"text": ""}),
+        ("inlineData", {"inlineData": {"mimeType": "image/png", "data": "!!"}}),
+        ("fileData", {"fileData": {"fileUri": "artifact://a"}}),
+        ("toolCall", {"toolCall": 5}),
+        ("toolCall", {"toolCall": {}, "toolResponse": {}}),
+        ("toolCall", {"toolCall": {}, "thoughtSignature": "abc!"}),
+        ("toolCall", {"toolCall": {}, "thought": "yes"}),
+        ("toolCall", {"toolResponse": {}}),
+        ("hologram", {"hologram": {}}),
+    ],
+)
+def test_block_of_ours_that_would_break_a_rule_is_not_verbatim(kind: str, raw: Json) -> None:
+    part = Opaque(provider="gemini", type=kind, raw=canonical_json(raw))
+    roles: tuple[Role, ...] = ("user", "model")
+    for role in roles:
+        assert not GEMINI.says(part, role)
+        assert rendered(replace(part, text="told"), role) == {"text": "told"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        ("toolCall", {"toolCall": {"id": "t"}}),
+        ("toolResponse", {"toolResponse": {"id": "t"}, "thoughtSignature": "c2ln"}),
+        ("executable_code", {"executable_code": {"language": "PYTHON", "code": "1", "id": "e"}}),
+        ("inlineData", {"inlineData": {"mimeType": "image/png", "data": "AAAA"}, "new": 1}),
+    ],
+)
+def test_block_of_ours_that_is_fit_is_sent_as_it_is(kind: str, raw: Json) -> None:
+    part = Opaque(provider="gemini", type=kind, raw=canonical_json(raw))
+    assert GEMINI.says(part, "model")
+    assert rendered(part) == raw
+
+
+@pytest.mark.parametrize("author", ["user", "agent"])
+def test_call_in_an_opaque_part_is_reported_not_sent(author: str) -> None:
+    block: Json = {
+        "provider": "gemini",
+        "type": "functionCall",
+        "raw": {"functionCall": {"name": "f"}},
+    }
+    parts: list[Json] = [{"text": "a"}, {"opaque": block}]
+    role = "user" if author == "user" else "model"
+    said: Json = {"author": author, "content": {"role": role, "parts": parts}}
+    log = append_items("native", [{"author": "user", "content": "go"}, said])
+    result = compile_for(log, "gemini")
+    assert violations_of(result, "gemini") == ()
+    assert ("unsupported_part", 2) in [(each.rule, each.seq) for each in result.repairs]
 
 
 @pytest.mark.parametrize(
