@@ -459,8 +459,8 @@ def _native_media(part: InlineData | FileData) -> tuple[str, str]:
 
 
 def _native_opaque(part: Opaque) -> tuple[str, str]:
-    if part.provider == "gemini" and part.type in SERVER_TOOL_TYPES:
-        prefix = f'{{"{part.type}":'
+    prefix = f'{{"{part.type}":'
+    if _is_server_tool(part) and part.raw.startswith(prefix):
         return part.type, part.raw.removeprefix(prefix)[:-1]
     fields = [
         ("provider", json_string(part.provider)),
@@ -469,3 +469,11 @@ def _native_opaque(part: Opaque) -> tuple[str, str]:
         ("text", json_string(part.text)),
     ]
     return "opaque", json_object(fields)
+
+
+def _is_server_tool(part: Opaque) -> bool:
+    """Tell whether the block is what :func:`_server_tool` makes."""
+    if part.provider != "gemini" or part.type not in SERVER_TOOL_TYPES:
+        return False
+    block = json.loads(part.raw)
+    return block.keys() == {part.type} and isinstance(block[part.type], dict)

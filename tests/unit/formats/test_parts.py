@@ -317,7 +317,19 @@ kinds: st.SearchStrategy[Part] = st.one_of(
     st.builds(ExecutableCode, code=texts, language=names),
     st.builds(CodeExecutionResult, outcome=names, output=texts),
     st.builds(Opaque, provider=names, type=names, raw=objects, text=texts),
-    st.just(Opaque(provider="gemini", type="tool_call", raw='{"tool_call":{"id":"t"}}')),
+    st.builds(
+        Opaque,
+        provider=st.just("gemini"),
+        type=st.just("tool_call"),
+        raw=st.sampled_from(
+            (
+                '{"tool_call":{"id":"t"}}',
+                '{"toolCall":{"id":"t"}}',
+                '{"tool_call":{},"new":1}',
+                '{"tool_call":5}',
+            )
+        ),
+    ),
 )
 parts = st.builds(signed, kinds, signatures, thought=st.booleans())
 
