@@ -59,6 +59,11 @@ def is_part_accepted(value: Json, role: str) -> bool:
     return all(next(_part(part, role), None) is None for part in _parts([value], ""))
 
 
+def is_base64(text: str) -> bool:
+    """Tell whether a text may be bytes, in either alphabet; of no bytes it is not."""
+    return bool(_BASE64.fullmatch(text))
+
+
 def takes_mime_type(mime_type: str) -> bool:
     """Tell whether media of this type is accepted."""
     return bool(_MEDIA.fullmatch(mime_type.partition(";")[0].strip()))
@@ -201,7 +206,7 @@ def _signature(part: _Part) -> Violations:
     signature = _get(part.fields, "thought_signature")
     if signature is None:
         return
-    if not isinstance(signature, str) or not _BASE64.fullmatch(signature):
+    if not isinstance(signature, str) or not is_base64(signature):
         yield Violation("signature_is_base64", part.path)
     if part.kind == "merged":
         # What was signed was one of the pieces.
@@ -219,7 +224,7 @@ def _media(value: Json, kind: str, path: str) -> Violations:
     mime_type = _get(value, "mime_type")
     if kind == "inline_data":
         data = _get(value, "data")
-        is_taken = isinstance(data, str) and bool(_BASE64.fullmatch(data)) and mime_type is not None
+        is_taken = isinstance(data, str) and is_base64(data) and mime_type is not None
     else:
         uri = _get(value, "file_uri")
         is_taken = isinstance(uri, str) and takes_uri(uri)

@@ -30,6 +30,7 @@ from app.core.contents import (
 from app.core.copying import replace
 from app.core.errors import InvalidEventError
 from app.formats.fields import Fields, Notes, Shape, is_deep, json_array, json_object
+from app.formats.gemini_rules import is_base64
 
 #: Call ids and tool names are indexed; a B-tree entry holds no more than about 2,700 bytes.
 MAX_NAME_BYTES: Final = 1024
@@ -160,11 +161,14 @@ def _several(kinds: list[str], fields: Fields) -> list[str]:
 def _signed(fields: Fields, parts: list[Part]) -> tuple[Part, ...]:
     """Give the signature to the call, which is what providers sign; extras to the first part."""
     signature = fields.text("thought_signature")
-    signer = fields.identifier("signature_provider", max_bytes=MAX_NAME_BYTES)
+    signer = fields.identifier("signature_provider", max_bytes=MAX_NAME_BYTES) or DEFAULT_SIGNER
+    if signature and signer == DEFAULT_SIGNER and not is_base64(signature):
+        fields.note("thought_signature", f"{signer}'s are base64; read as absent")
+        signature = None
     if signature:
         calls = (i for i, part in enumerate(parts) if isinstance(part, FunctionCall))
         at = next(calls, 0)
-        parts[at] = replace(parts[at], signature=signature, signed_by=signer or DEFAULT_SIGNER)
+        parts[at] = replace(parts[at], signature=signature, signed_by=signer)
     if extra := _extra(fields):
         parts[0] = replace(parts[0], extra=extra)
     return tuple(parts)

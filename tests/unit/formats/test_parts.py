@@ -213,6 +213,16 @@ def test_signature_is_verbatim_in_either_alphabet() -> None:
         assert part.signature == signature
 
 
+@pytest.mark.parametrize("signature", ["abc!", "a b", "=", "ü"])
+def test_signature_of_gemini_that_is_no_base64_is_absent_and_noted(signature: str) -> None:
+    notes: Notes = []
+    (part,) = parse_part({"text": "a", "thoughtSignature": signature}, "/p", notes)
+    assert part == Text(text="a")
+    assert [pointer for pointer, _ in notes] == ["/p/thoughtSignature"]
+    others = only({"text": "a", "thought_signature": signature, "signature_provider": "anthropic"})
+    assert (others.signature, others.signed_by) == (signature, "anthropic")
+
+
 def test_signature_names_its_provider() -> None:
     part = only({"text": "t", "thought_signature": "s", "signature_provider": "anthropic"})
     assert part.signed_by == "anthropic"
@@ -288,7 +298,11 @@ bytes_texts = st.binary(max_size=9).map(lambda data: base64.b64encode(data).deco
 media = st.builds(
     InlineData, mime_type=names, data=bytes_texts, display_name=st.none() | texts
 ) | st.builds(FileData, file_uri=names, mime_type=st.none() | names)
-signatures = st.none() | st.tuples(names, st.sampled_from(["gemini", "anthropic"]))
+signatures = (
+    st.none()
+    | st.tuples(names, st.just("anthropic"))
+    | st.tuples(st.sampled_from(["c2ln", "a-b_", "a+b/"]), st.just("gemini"))
+)
 
 
 def signed(part: Part, signature: tuple[str, str] | None, *, thought: bool) -> Part:
