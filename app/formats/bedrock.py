@@ -431,7 +431,7 @@ class Bedrock:
         """
         sent = [said(self, content) for content in contents]
         body = {}
-        if system.strip():
+        if system:
             marked = [_marker(marks.system)] if marks.system else []
             body["system"] = json_array([_text_fragment(system), *marked])
         body["messages"] = json_array(_messages(sent, model))

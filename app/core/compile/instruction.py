@@ -43,10 +43,13 @@ _STATE_PREFIXES: Final = ("app:", "user:", "temp:")
 def system_text(options: CompileOptions, state: Mapping[str, Json]) -> str:
     """Return the system text: the pieces that are there, a blank line between two.
 
+    One of nothing but white space says nothing, and providers refuse it: it is empty.
+
     Raises:
         InvalidInputError: an instruction names a variable that the state does not hold.
     """
-    return "\n\n".join(piece for piece in _system_pieces(options, state) if piece)
+    text = "\n\n".join(piece for piece in _system_pieces(options, state) if piece)
+    return "" if text.isspace() else text
 
 
 def _system_pieces(options: CompileOptions, state: Mapping[str, Json]) -> Iterator[str]:

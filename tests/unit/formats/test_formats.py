@@ -83,6 +83,15 @@ def test_what_no_provider_takes_is_left_out(name: str, part: Part) -> None:
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
+def test_blank_system_text_is_not_sent(name: str) -> None:
+    log = append_items("native", [{"author": "user", "content": "go"}])
+    without, blank = (compile_for(log, name, system=system) for system in ("", "\n\u00a0"))
+    assert violations_of(blank, name) == ()
+    assert body_of(blank, name) == body_of(without, name)
+    assert blank.fingerprint == without.fingerprint
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
 def test_what_a_provider_answers_in_can_be_imported(name: str) -> None:
     assert name in CONVERTERS
 

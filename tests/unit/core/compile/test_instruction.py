@@ -13,9 +13,10 @@ from app.core.compile.instruction import (
     system_text,
 )
 from app.core.contents import Content, PlacedPart, Text
+from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.index import Index
-from app.core.lanes import Reader
+from app.core.lanes import ANYONE, Reader
 from app.formats import FORMATS
 from tests.builders import call, call_part, file, image, log, response_part, text, user
 
@@ -53,6 +54,13 @@ def test_static_instruction_is_verbatim_and_takes_the_dynamic_one_out() -> None:
     assert system_text(chosen, {}) == (
         'Never {say}.\n\nYou are an agent. Your internal name is "bot".'
     )
+
+
+@pytest.mark.parametrize("blank", [" ", "\n\u00a0", "\t \r\n"])
+@pytest.mark.parametrize("piece", ["system", "static", "dynamic", "global_"])
+def test_system_text_of_white_space_is_none(piece: str, blank: str) -> None:
+    given: dict[str, Any] = {piece: blank + "{gone?}" * (piece in ("dynamic", "global_"))}
+    assert system_text(replace(options(**given), reader=ANYONE), {}) == ""
 
 
 def test_without_instructions_the_system_text_is_the_callers_own() -> None:
