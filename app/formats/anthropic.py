@@ -459,8 +459,8 @@ def _tool(text: str, index: int) -> str:
     # A tool of the provider's own is named by its type and has no schema.
     if isinstance(tool.get("input_schema"), dict) or tool.get("type") not in (None, "function"):
         return text
-    schema = parameters_of(tool)
-    return canonical_json({**named_and_described(tool, index), "input_schema": schema})
+    named = named_and_described(tool, index)
+    return canonical_json({**named, "input_schema": parameters_of(tool)})
 
 
 def _messages(contents: Iterable[RenderedContent]) -> Iterator[str]:

@@ -600,8 +600,8 @@ def _tool(text: str, index: int) -> str:
     tool = read_tool(text, index)
     if kind_of(tool) in ("cachePoint", "systemTool", "toolSpec"):
         return text
-    schema: JsonObject = {"json": parameters_of(tool)}
     named = named_and_described(tool, index)
+    schema: JsonObject = {"json": parameters_of(tool)}
     return canonical_json({"toolSpec": {**named, "inputSchema": schema}})
 
 

@@ -2,15 +2,26 @@
 (a JSON schema); what is in a provider's own shape goes to it as it is."""
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from app.core.canonical import Json
 from app.core.errors import InvalidInputError
 from app.formats.wording import JsonObject
 
-#: Where Gemini's own shape has its functions, and where the others' have theirs, or the schema.
-_GEMINIS_KEYS: Final = frozenset({"functionDeclarations", "function_declarations"})
-_OTHERS_KEYS: Final = frozenset({"function", "input_schema", "toolSpec"})
+_DECLARATIONS: Final = ("functionDeclarations", "function_declarations")
+_JSON_SCHEMAS: Final = ("parametersJsonSchema", "parameters_json_schema")
+#: Where Gemini's own shape has its functions, or the schema, and where the others' (MCP's among
+#: them) have theirs.
+_GEMINIS_KEYS: Final = frozenset({*_DECLARATIONS, *_JSON_SCHEMAS})
+_OTHERS_KEYS: Final = frozenset({"function", "inputSchema", "input_schema", "toolSpec"})
+#: Where a tool has the schema of what it takes: ours, Anthropic's, OpenAI's, Bedrock's.
+_SCHEMAS: Final = (
+    ("parameters",),
+    ("input_schema",),
+    ("function", "parameters"),
+    ("toolSpec", "inputSchema", "json"),
+)
 _NO_PARAMETERS: Final[JsonObject] = {"type": "object", "properties": {}}
 
 
@@ -22,12 +33,45 @@ def read_tool(text: str, index: int) -> JsonObject:
         index: its number in the list, for the error.
 
     Raises:
-        InvalidInputError: it is no object.
+        InvalidInputError: it is no object, or the schema of what it takes is none of an object.
     """
     tool = json.loads(text)
+    pointer = f"/tools/{index}"
     if not isinstance(tool, dict):
-        raise InvalidInputError("a tool must be an object", pointer=f"/tools/{index}")
+        raise InvalidInputError("a tool must be an object", pointer=pointer)
+    # What a provider's own kind of tool has under these names is not for us to know.
+    if tool.get("type") in (None, "custom", "function"):
+        for path in _SCHEMAS:
+            _check_schema(tool, path, pointer)
+    for key in _DECLARATIONS:
+        declarations = tool.get(key)
+        for number, one in enumerate(declarations if isinstance(declarations, list) else ()):
+            for name in ("parameters", *_JSON_SCHEMAS):
+                # Only this one is Gemini's own kind of schema, whose types are in capitals.
+                _check_schema(
+                    one, (name,), f"{pointer}/{key}/{number}", any_case=name == "parameters"
+                )
     return tool
+
+
+def _check_schema(
+    holder: Json, path: Sequence[str], pointer: str, *, any_case: bool = False
+) -> None:
+    """Refuse a schema that is there and is none of an object."""
+    value = holder
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+        if value is None:
+            return
+        pointer = f"{pointer}/{key}"
+        if not isinstance(value, dict):
+            raise InvalidInputError("must be an object", pointer=pointer)
+    assert isinstance(value, dict)
+    kind = value.get("type")
+    told = kind.lower() if any_case and isinstance(kind, str) else kind
+    if told not in (None, "object"):
+        detail = "what a tool takes is an object: its schema is of type object"
+        raise InvalidInputError(detail, pointer=f"{pointer}/type")
 
 
 def tool_name(tool: JsonObject, index: int) -> str:
@@ -79,5 +123,8 @@ def named_and_described(tool: JsonObject, index: int) -> JsonObject:
 
 
 def parameters_of(tool: JsonObject) -> Json:
-    """Return the schema of a tool of ours; of one that takes nothing, the schema that says so."""
-    return tool.get("parameters") or _NO_PARAMETERS
+    """Return the schema of a tool of ours, which says that it is of an object; of one that takes
+    nothing, the schema that says so."""
+    schema = tool.get("parameters") or _NO_PARAMETERS
+    assert isinstance(schema, dict)
+    return schema if schema.get("type") else {"type": "object", **schema}

@@ -449,6 +449,11 @@ async def test_a_reader_s_compile_shows_only_what_it_may_see(api: Api) -> None:
         ({"agent": ""}, "/agent"),
         ({"agent": "a\0"}, "/agent"),
         ({"tools": [1]}, "/tools/0"),
+        ({"tools": [{"name": "f", "parameters": []}]}, "/tools/0/parameters"),
+        (
+            {"tools": [{"name": "f", "parameters": {"type": "string"}}], "preset": "adk"},
+            "/tools/0/parameters/type",
+        ),
         ({"instruction": {"fixed": "x"}}, "/instruction/fixed"),
         ({"as_of_seq": -1}, "/as_of_seq"),
         ({"as_of_seq": 2**80}, "/as_of_seq"),

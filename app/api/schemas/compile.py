@@ -179,7 +179,8 @@ class CompileFields(RequestModel):
     system: str = ""
     """System text of the caller's own, before the instructions."""
     tools: list[JsonObject] = Field(default_factory=list)
-    """`name`, `description`, `parameters` as JSON Schema; or the provider's own shape."""
+    """`name`, `description`, `parameters` as JSON Schema of an object; or the provider's own
+    shape."""
     as_of_seq: Position | None = None
     """Compile the log as it was at this seq; null: at the head."""
     expand: Annotated[list[Seq], Field(max_length=MAX_EXPANDED)] = Field(default_factory=list)
