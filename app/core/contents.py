@@ -26,7 +26,8 @@ class PartBase(Struct, frozen=True, kw_only=True):
     #: the signature.
     signed_by: str | None = None
     #: Canonical JSON object of further fields that one provider knows: Gemini's of a part
-    #: (``video_metadata``, ...), OpenAI's of an item (``openai_item``); or None.
+    #: (``video_metadata``, ...), OpenAI's of an item (``openai_item``), Anthropic's and Bedrock's
+    #: of a block; or None.
     extra: str | None = None
 
 

@@ -38,12 +38,15 @@ from app.core.errors import InvalidEventError
 from app.formats.anthropic_rules import (
     MAX_CALL_ID_LENGTH,
     MAX_NAME_LENGTH,
+    MORE,
     is_block_accepted,
+    says_more,
     validate,
 )
 from app.formats.fields import (
     json_array,
     lines_of,
+    read_extra,
     read_object,
     read_string,
     refuse_deep,
@@ -68,6 +71,8 @@ __all__ = ["ANTHROPIC", "Anthropic", "convert_item", "validate"]
 JsonObject: TypeAlias = dict[str, Json]
 
 _PROVIDER: Final = "anthropic"
+#: The citation that must be sent back, and says all that it is about.
+_LASTING_CITATION: Final = "web_search_result_location"
 #: What a caller may not smuggle past the rules of pairing and signing.
 _MODELLED: Final = frozenset({"text", "thinking", "tool_result", "tool_use"})
 
@@ -132,7 +137,7 @@ def _part(value: Json, pointer: str) -> JsonObject:
     kind = read_string(block.get("type"), f"{pointer}/type")
     match kind:
         case "text":
-            return {"text": read_string(block.get("text"), f"{pointer}/text")}
+            return _text_part(block, pointer)
         case "thinking":
             return _thinking_part(block, pointer)
         case "redacted_thinking":
@@ -147,6 +152,23 @@ def _part(value: Json, pointer: str) -> JsonObject:
             return _document_part(block, pointer)
         case _:
             return _opaque(block, kind, text=_told(block))
+
+
+def _text_part(block: JsonObject, pointer: str) -> JsonObject:
+    text = read_string(block.get("text"), f"{pointer}/text")
+    cited = block.get("citations")
+    # Others name places in this request, which may not be there in a later one.
+    kept: list[Json] = [
+        one
+        for one in (cited if isinstance(cited, list) else ())
+        if isinstance(one, dict) and one.get("type") == _LASTING_CITATION
+    ]
+    return _with_block({"text": text}, {"citations": kept} if kept and text.strip() else {})
+
+
+def _with_block(part: JsonObject, known: JsonObject) -> JsonObject:
+    """Return a part with what its block says beside what the part does."""
+    return {**part, "anthropic_block": known} if known else part
 
 
 def _thinking_part(block: JsonObject, pointer: str) -> JsonObject:
@@ -168,7 +190,14 @@ def _call_part(block: JsonObject, pointer: str) -> JsonObject:
     call_id = block.get("id")
     if call_id is not None:
         call["id"] = read_string(call_id, f"{pointer}/id")
-    return {"function_call": call}
+    known: JsonObject = {}
+    caller = block.get("caller")
+    # The model itself goes without saying.
+    if caller is not None and read_object(caller, f"{pointer}/caller").get("type") != "direct":
+        known["caller"] = caller
+    if (toolset := block.get("toolset_name")) is not None:
+        known["toolset_name"] = read_string(toolset, f"{pointer}/toolset_name")
+    return _with_block({"function_call": call}, known)
 
 
 def _response_part(block: JsonObject, pointer: str) -> JsonObject:
@@ -223,18 +252,25 @@ def _document_part(block: JsonObject, pointer: str) -> JsonObject:
     source = read_object(block.get("source"), f"{pointer}/source")
     title = string_or_empty(block.get("title"))
     named: JsonObject = {"display_name": title} if title else {}
+    part: JsonObject
     match source.get("type"):
         case "base64":
-            return {"inline_data": {**_inline(source, f"{pointer}/source"), **named}}
+            part = {"inline_data": {**_inline(source, f"{pointer}/source"), **named}}
         case "text":
             text = read_string(source.get("data"), f"{pointer}/source/data")
             data = encode_text(text)
-            return {"inline_data": {"mime_type": "text/plain", "data": data, **named}}
+            part = {"inline_data": {"mime_type": "text/plain", "data": data, **named}}
         case "url":
             url = read_string(source.get("url"), f"{pointer}/source/url")
-            return {"file_data": {"file_uri": url, "mime_type": PDF, **named}}
+            part = {"file_data": {"file_uri": url, "mime_type": PDF, **named}}
         case _:
             return _opaque(block, "document", text=_told(block))
+    known: JsonObject = {}
+    if (context := block.get("context")) is not None:
+        known["context"] = read_string(context, f"{pointer}/context")
+    if (citations := block.get("citations")) is not None:
+        known["citations"] = read_object(citations, f"{pointer}/citations")
+    return _with_block(part, known)
 
 
 def _inline(source: JsonObject, pointer: str) -> JsonObject:
@@ -313,7 +349,9 @@ class Anthropic:
         """Return the part's JSON text. Total: what the format does not say is rendered too."""
         match part:
             case Text():
-                return _thinking_fragment(part) if part.thought else _text_fragment(part.text)
+                if part.thought:
+                    return _thinking_fragment(part)
+                return _with_more(_text_fragment(part.text), part, "text")
             case FunctionCall():
                 return _call_fragment(part)
             case FunctionResponse():
@@ -408,10 +446,11 @@ def _thinking_fragment(part: Text) -> str:
 
 def _call_fragment(call: FunctionCall) -> str:
     name = fit_identifier(call.name, limit=MAX_NAME_LENGTH)
-    return (
+    text = (
         f'{{"type":"tool_use","id":{json_string(call.id or "")},'
         f'"name":{json_string(name)},"input":{call.args}}}'
     )
+    return _with_more(text, call, "tool_use")
 
 
 def _response_fragment(response: FunctionResponse) -> str:
@@ -446,7 +485,16 @@ def _media_fragment(part: InlineData | FileData) -> str:
         source = f'{{"type":"base64","media_type":"{mime_type}","data":{json_string(part.data)}}}'
     if mime_type.startswith("image/"):
         return f'{{"type":"image","source":{source}}}'
-    return _document(source, part.display_name)
+    return _with_more(_document(source, part.display_name), part, "document")
+
+
+def _with_more(text: str, part: Part, kind: str) -> str:
+    """Return a block of a kind with what it said besides when it came, where that fits."""
+    known = read_extra(part.extra, "anthropic_block")
+    more = {key: value for key, value in known.items() if key in MORE[kind]}
+    if not more or next(says_more({"type": kind, **more}), None) is not None:
+        return text
+    return f"{text[:-1]},{canonical_json(more)[1:]}"
 
 
 def _document(source: str, title: str | None) -> str:

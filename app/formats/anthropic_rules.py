@@ -5,7 +5,7 @@ is no request at all is told as ``shape``, never as an exception.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -25,6 +25,12 @@ MAX_BREAKPOINTS: Final = 4
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _ROLES: Final = frozenset({"assistant", "system", "user"})
+#: What a block may say beside what its kind is for.
+MORE: Final[Mapping[str, Mapping[str, type]]] = {
+    "document": {"citations": dict, "context": str},
+    "text": {"citations": list},
+    "tool_use": {"caller": dict, "toolset_name": str},
+}
 _THINKING: Final = frozenset({"redacted_thinking", "thinking"})
 #: Models that continue a last assistant message; every later one refuses it (Opus and Sonnet 4.6,
 #: anthropics/skills, 2026-11-29). Anything unknown counts as later.
@@ -113,6 +119,7 @@ def _block(block: Json, role: str, path: str) -> Violations:
     if not isinstance(block, dict) or not _type(block):
         yield Violation("shape", path)
         return
+    yield from says_more(block, path)
     match _type(block):
         case "text":
             yield from _text(block.get("text"), f"{path}/text")
@@ -132,6 +139,14 @@ def _block(block: Json, role: str, path: str) -> Violations:
             yield from _media(block, kind, path)
         case kind if kind.endswith(("_tool_use", "_tool_result")) and role != "assistant":
             yield Violation("server_tool_by_assistant", path)
+
+
+def says_more(block: JsonObject, path: str = "") -> Violations:
+    """Yield what is wrong with what a block says beside what its kind is for."""
+    for key, known in MORE.get(_type(block), {}).items():
+        value = block.get(key)
+        if value is not None and not isinstance(value, known):
+            yield Violation("shape", f"{path}/{key}")
 
 
 def is_block_accepted(block: Json, role: str) -> bool:
@@ -192,7 +207,9 @@ def _result_block(block: Json, path: str) -> Violations:
     kind = _type(block)
     if not isinstance(block, dict):
         yield Violation("shape", path)
-    elif kind == "text":
+        return
+    yield from says_more(block, path)
+    if kind == "text":
         yield from _text(block.get("text"), f"{path}/text")
     elif kind in ("image", "document"):
         yield from _media(block, kind, path)

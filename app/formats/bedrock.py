@@ -52,17 +52,20 @@ from app.formats.bedrock_rules import (
     MAX_CALL_ID_LENGTH,
     MAX_DOCUMENT_NAME_LENGTH,
     MAX_NAME_LENGTH,
+    MORE,
     RESULT_BLOCKS,
     is_block_accepted,
     is_s3_uri,
     kind_of,
     media_limits,
+    says_rightly,
     takes_results_alone,
     validate,
 )
 from app.formats.fields import (
     json_array,
     lines_of,
+    read_extra,
     read_object,
     read_string,
     refuse_deep,
@@ -246,7 +249,8 @@ def _result_content(content: Json, pointer: str) -> tuple[Json, list[Json]]:
         elif kind == "json":
             said.append(value)
         elif kind in _MEDIA:
-            part = _media_part(block, read_object(value, f"{at}/{kind}"), kind, f"{at}/{kind}")
+            media_of = _plain(read_object(value, f"{at}/{kind}"))
+            part = _media_part(block, media_of, kind, f"{at}/{kind}")
             if "opaque" in part:
                 said.append(block)
             else:
@@ -259,6 +263,18 @@ def _result_content(content: Json, pointer: str) -> tuple[Json, list[Json]]:
     return lines_of(texts), media
 
 
+def _plain(media: JsonObject) -> JsonObject:
+    """Return media of a result without what keeps them from being media: they are no text."""
+    plain: JsonObject = {
+        key: media[key] for key in ("format", "name", "source", *MORE) if key in media
+    }
+    source = media.get("source")
+    location = source.get("s3Location") if isinstance(source, dict) else None
+    if isinstance(location, dict) and "uri" in location:
+        plain["source"] = {"s3Location": {"uri": location["uri"]}}
+    return plain
+
+
 def _media_part(block: JsonObject, media: JsonObject, kind: str, pointer: str) -> JsonObject:
     media_format = read_string(media.get("format", "txt"), f"{pointer}/format")
     if not _FORMAT.fullmatch(media_format):
@@ -267,21 +283,28 @@ def _media_part(block: JsonObject, media: JsonObject, kind: str, pointer: str) -
     source = read_object(media.get("source"), f"{pointer}/source")
     name = media.get("name")
     named: JsonObject = {"display_name": name} if isinstance(name, str) and name else {}
-    is_plain = media.keys() <= {"format", "name", "source"}
+    more = _more(media) if kind == "document" else {}
+    known: JsonObject = {"bedrock_block": more} if more else {}
+    is_plain = media.keys() <= {"format", "name", "source", *more}
     match kind_of(source):
         case "bytes" if is_plain:
             data = read_string(source["bytes"], f"{pointer}/source/bytes")
-            return {"inline_data": {"mime_type": mime_type, "data": data, **named}}
+            return {"inline_data": {"mime_type": mime_type, "data": data, **named}, **known}
         case "text" if is_plain:
             data = encode_text(read_string(source["text"], f"{pointer}/source/text"))
-            return {"inline_data": {"mime_type": mime_type, "data": data, **named}}
+            return {"inline_data": {"mime_type": mime_type, "data": data, **named}, **known}
         case "s3Location" if is_plain and kind_of(source["s3Location"]) == "uri":
             location = read_object(source["s3Location"], f"{pointer}/source/s3Location")
             uri = read_string(location["uri"], f"{pointer}/source/s3Location/uri")
-            return {"file_data": {"file_uri": uri, "mime_type": mime_type, **named}}
+            return {"file_data": {"file_uri": uri, "mime_type": mime_type, **named}, **known}
         case _:
             label = f"{kind} {name}" if named else kind
             return _opaque(block, kind, text=_told(source) or f"[{label}]")
+
+
+def _more(document: JsonObject) -> JsonObject:
+    """Return what a document says beside what it is, as far as the provider takes it."""
+    return {key: document[key] for key in MORE if says_rightly(document, key)}
 
 
 def _opaque(block: JsonObject, kind: str, *, text: str = "") -> JsonObject:
@@ -585,7 +608,10 @@ def _media_fragment(part: InlineData | FileData, suffix: str = "") -> str:
         source = f'{{"s3Location":{{"uri":{json_string(part.file_uri)}}}}}'
     else:
         source = f'{{"bytes":{json_string(part.data)}}}'
-    return f'{{"{kind}":{{"format":"{media_format}",{name}"source":{source}}}}}'
+    block = f'"format":"{media_format}",{name}"source":{source}'
+    more = _more(read_extra(part.extra, "bedrock_block")) if kind == "document" else {}
+    said = f",{canonical_json(more)[1:-1]}" if more else ""
+    return f'{{"{kind}":{{{block}{said}}}}}'
 
 
 def _document_name(name: str | None, suffix: str) -> str:

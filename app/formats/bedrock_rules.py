@@ -98,6 +98,8 @@ _ROLES_BY_BLOCK: Final = {
 #: What a result may hold; of media no audio.
 RESULT_BLOCKS: Final = frozenset({"document", "image", "json", "searchResult", "text", "video"})
 _ROLES: Final = frozenset({"assistant", "system", "user"})
+#: What a document may say beside what it is.
+MORE: Final = ("citations", "context")
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_.:-]+")
 _NAME: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME_LENGTH}}}")
@@ -342,14 +344,16 @@ def _media(value: JsonObject, kind: str, path: str) -> Violations:
     fits = isinstance(name, str) and _DOCUMENT_NAME.fullmatch(name)
     if not fits or len(str(name)) > MAX_DOCUMENT_NAME_LENGTH:
         yield Violation("document_name", f"{path}/name")
-    citations, context = value.get("citations"), value.get("context")
-    if citations is not None and not _says_enabled(citations):
-        yield Violation("shape", f"{path}/citations")
-    if not isinstance(context, str | None):
-        yield Violation("shape", f"{path}/context")
+    for key in MORE:
+        if value.get(key) is not None and not says_rightly(value, key):
+            yield Violation("shape", f"{path}/{key}")
 
 
-def _says_enabled(value: Json) -> bool:
+def says_rightly(document: JsonObject, key: str) -> bool:
+    """Tell whether a document says one of :data:`MORE`, and as the provider takes it."""
+    value = document.get(key)
+    if key == "context":
+        return isinstance(value, str)
     return isinstance(value, dict) and isinstance(value.get("enabled"), bool)
 
 

@@ -4,6 +4,7 @@ Every key is accepted in both spellings (``function_call``, ``functionCall``). W
 with a JSON pointer to the field as the caller spelled it.
 """
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -283,6 +284,12 @@ def read_string(value: Json, pointer: str) -> str:
     if not isinstance(value, str):
         raise InvalidEventError("a string is needed", pointer=pointer)
     return value
+
+
+def read_extra(extra: str | None, name: str) -> dict[str, Json]:
+    """Return one provider's fields of a part's extra ones; an empty object when there are none."""
+    value = json.loads(extra).get(name) if extra else None
+    return value if isinstance(value, dict) else {}
 
 
 def lines_of(texts: Sequence[str]) -> str:

@@ -47,7 +47,7 @@ from app.formats.gemini_rules import (
     validate,
 )
 from app.formats.identifiers import fit_identifier
-from app.formats.parts import SERVER_TOOL_TYPES
+from app.formats.parts import GEMINIS_EXTRAS, SERVER_TOOL_TYPES
 from app.formats.tools import check_is_geminis, named_and_described, read_tool
 from app.formats.wording import left_out_words
 
@@ -404,7 +404,8 @@ def _media(part: InlineData | FileData, *, is_named: bool = False) -> str:
             fields.append(("mimeType", json_string(part.mime_type)))
     if is_named and part.display_name is not None:
         fields.append(("displayName", json_string(part.display_name)))
-    return json_object([(kind, json_object(fields))])
+    text = json_object([(kind, json_object(fields))])
+    return _extended(text, _extra(part.extra)) if is_named and part.extra else text
 
 
 def _opaque(part: Opaque, role: Role) -> str:
@@ -426,7 +427,7 @@ def _extra(text: str) -> str:
     """Return further fields in the provider's spelling; the caller's own keys stay as they are."""
     spelled: JsonObject = {}
     for key, value in json.loads(text).items():
-        if key == "openai_item":
+        if key not in GEMINIS_EXTRAS:
             continue
         is_free = key == "part_metadata" or not isinstance(value, dict)
         spelled[camel(key)] = value if is_free else {camel(k): v for k, v in value.items()}

@@ -51,7 +51,6 @@ from app.formats.identifiers import fit_identifier
 from app.formats.media import (
     IMAGE_TYPES,
     PDF,
-    UNKNOWN_IMAGE,
     bare_mime_type,
     decode_text,
     is_web_url,
@@ -66,6 +65,7 @@ from app.formats.openai_chat_rules import (
     is_part_accepted,
     validate,
 )
+from app.formats.openai_images import image_detail, image_of
 from app.formats.tools import read_tool, tool_name
 from app.formats.wording import code_words, left_out_words, said
 
@@ -173,7 +173,7 @@ def _content_part(value: Json, pointer: str) -> JsonObject:
         case "text" | "input_text" | "output_text":
             return {"text": read_string(part.get("text"), f"{pointer}/text")}
         case "image_url" | "image":
-            return _image_part(part.get(kind), f"{pointer}/{kind}")
+            return _image_part(part, kind, pointer)
         case "input_audio":
             return _audio_part(part, pointer)
         case "file":
@@ -184,12 +184,12 @@ def _content_part(value: Json, pointer: str) -> JsonObject:
             return _opaque(kind, part)
 
 
-def _image_part(image: Json, pointer: str) -> JsonObject:
-    url = read_string(image.get("url") if isinstance(image, dict) else image, pointer)
-    inline = split_data_url(url)
-    if inline is not None:
-        return {"inline_data": {"mime_type": inline[0], "data": inline[1]}}
-    return {"file_data": {"file_uri": url, "mime_type": mime_type_of(url) or UNKNOWN_IMAGE}}
+def _image_part(part: JsonObject, kind: str, pointer: str) -> JsonObject:
+    image = part.get(kind)
+    if not isinstance(image, dict):
+        return image_of(read_string(image, f"{pointer}/{kind}"), part, pointer)
+    url = read_string(image.get("url"), f"{pointer}/{kind}")
+    return image_of(url, image, f"{pointer}/{kind}")
 
 
 def _audio_part(part: JsonObject, pointer: str) -> JsonObject:
@@ -491,10 +491,10 @@ def _media_fragment(part: InlineData | FileData) -> str:
     if not _is_taken(part):
         return _text_fragment(left_out_words(part))
     if isinstance(part, FileData):
-        return _image_fragment(part.file_uri)
+        return _image_fragment(part.file_uri, part)
     mime_type = bare_mime_type(part)
     if mime_type in IMAGE_TYPES:
-        return _image_fragment(f"data:{mime_type};base64,{part.data}")
+        return _image_fragment(f"data:{mime_type};base64,{part.data}", part)
     if mime_type in AUDIO_FORMATS:
         return (
             f'{{"type":"input_audio","input_audio":{{"data":{json_string(part.data)},'
@@ -509,8 +509,10 @@ def _media_fragment(part: InlineData | FileData) -> str:
     return _text_fragment(clean_text(decode_text(part.data) or ""))
 
 
-def _image_fragment(url: str) -> str:
-    return f'{{"type":"image_url","image_url":{{"url":{json_string(url)}}}}}'
+def _image_fragment(url: str, part: InlineData | FileData) -> str:
+    detail = image_detail(part)
+    said = f',"detail":"{detail}"' if detail else ""
+    return f'{{"type":"image_url","image_url":{{"url":{json_string(url)}{said}}}}}'
 
 
 def _tool(text: str, index: int) -> str:

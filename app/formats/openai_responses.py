@@ -52,6 +52,7 @@ from app.formats.fields import (
     json_array,
     json_object,
     lines_of,
+    read_extra,
     read_object,
     read_string,
     refuse_deep,
@@ -61,7 +62,6 @@ from app.formats.fields import (
 from app.formats.identifiers import fit_identifier
 from app.formats.media import (
     PDF,
-    UNKNOWN_IMAGE,
     bare_mime_type,
     decode_text,
     is_image_or_document,
@@ -69,6 +69,7 @@ from app.formats.media import (
     split_data_url,
 )
 from app.formats.openai_chat_rules import MAX_NAME_LENGTH, is_json
+from app.formats.openai_images import image_detail, image_of
 from app.formats.openai_responses_rules import (
     ID_PREFIXES,
     MAX_CALL_ID_LENGTH,
@@ -284,11 +285,7 @@ def _image_part(part: JsonObject, pointer: str) -> JsonObject:
     if part.get("image_url") is None:
         # Uploaded there: the id means nothing to anyone else.
         return _opaque("input_image", part, text="[image]")
-    url = read_string(part["image_url"], f"{pointer}/image_url")
-    inline = split_data_url(url)
-    if inline is not None:
-        return {"inline_data": {"mime_type": inline[0], "data": inline[1]}}
-    return {"file_data": {"file_uri": url, "mime_type": mime_type_of(url) or UNKNOWN_IMAGE}}
+    return image_of(read_string(part["image_url"], f"{pointer}/image_url"), part, pointer)
 
 
 def _file_part(part: JsonObject, pointer: str) -> JsonObject:
@@ -498,9 +495,7 @@ OPENAI_RESPONSES: Final = OpenAIResponses()
 
 def _known(part: Part) -> JsonObject:
     """Return what the part's item was known by."""
-    extra = json.loads(part.extra) if part.extra else {}
-    known = extra.get("openai_item")
-    return known if isinstance(known, dict) else {}
+    return read_extra(part.extra, "openai_item")
 
 
 def _known_fields(part: Part, kind: str, *keys: str) -> list[tuple[str, str]]:
@@ -650,7 +645,7 @@ def _media_fragment(part: InlineData | FileData) -> str:
     if isinstance(part, FileData):
         if mime_type == PDF:
             return f'{{"type":"input_file","file_url":{json_string(part.file_uri)}}}'
-        return _image_fragment(part.file_uri)
+        return _image_fragment(part.file_uri, part)
     if mime_type.startswith("text/"):
         text = json_string(clean_text(decode_text(part.data) or ""))
         return f'{{"type":"input_text","text":{text}}}'
@@ -658,11 +653,12 @@ def _media_fragment(part: InlineData | FileData) -> str:
     if mime_type == PDF:
         name = json_string(part.display_name or "document.pdf")
         return f'{{"type":"input_file","filename":{name},"file_data":{json_string(url)}}}'
-    return _image_fragment(url)
+    return _image_fragment(url, part)
 
 
-def _image_fragment(url: str) -> str:
-    return f'{{"type":"input_image","image_url":{json_string(url)},"detail":"auto"}}'
+def _image_fragment(url: str, part: InlineData | FileData) -> str:
+    detail = image_detail(part) or "auto"
+    return f'{{"type":"input_image","image_url":{json_string(url)},"detail":"{detail}"}}'
 
 
 def _tool(text: str, index: int) -> str:

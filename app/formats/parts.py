@@ -4,8 +4,9 @@
     {"functionCall": {"name": "f", "args": {"a": 1}}}         FunctionCall(None, "f", '{"a":1}')
     {"function_call": {"name": "f", "args": "{\\"a\\": 1}"}}    the same, with args_text '{"a": 1}'
 
-Beside Gemini's fields a part may hold our own: ``signature_provider``, ``openai_item``, ``opaque``,
-and inside calls and results ``args_text``, ``response_text``, ``is_error``, ``long_running``.
+Beside Gemini's fields a part may hold our own: ``signature_provider``, ``openai_item``,
+``anthropic_block``, ``bedrock_block``, ``opaque``, and inside calls and results ``args_text``,
+``response_text``, ``is_error``, ``long_running``.
 """
 
 import json
@@ -49,9 +50,17 @@ _EXTRA_SHAPES: Final[Mapping[str, Shape | None]] = {
     "audio_transcription": None,
     "media_processing": None,
     "speech_metadata": None,
-    # What an item of the Responses API is known by beside what the part says.
-    "openai_item": Shape("an OpenAI item", "id", "type", "phase", "namespace"),
+    # What an item of the Responses API is known by beside what the part says, and how closely an
+    # image is to be looked at.
+    "openai_item": Shape("an OpenAI item", "id", "type", "phase", "namespace", "detail"),
+    # What a block of these says beside what the part does.
+    "anthropic_block": Shape(
+        "an Anthropic block", "citations", "context", "caller", "toolset_name"
+    ),
+    "bedrock_block": Shape("a Bedrock block", "citations", "context"),
 }
+#: Of them Gemini's own.
+GEMINIS_EXTRAS: Final = _EXTRA_SHAPES.keys() - {"anthropic_block", "bedrock_block", "openai_item"}
 
 _CONTENT = Shape("content", "role", "parts")
 _PART = Shape(
@@ -92,7 +101,13 @@ _FUNCTION_RESPONSE = Shape(
     "scheduling",
 )
 _RESPONSE_MEDIA = Shape(
-    "a part of a function response", "inline_data", "file_data", "media_processing"
+    "a part of a function response",
+    "inline_data",
+    "file_data",
+    "media_processing",
+    "openai_item",
+    "anthropic_block",
+    "bedrock_block",
 )
 _INLINE_DATA = Shape("inline data", "mime_type", "data", "display_name")
 _FILE_DATA = Shape("file data", "file_uri", "mime_type", "display_name")
@@ -271,11 +286,15 @@ def _response(fields: Fields) -> tuple[str, str | None]:
 
 def _response_media(value: Json, pointer: str, notes: Notes) -> InlineData | FileData:
     fields = _RESPONSE_MEDIA.read_strictly(value, pointer, notes)
+    part: InlineData | FileData
     if "inline_data" in fields:
-        return _inline_data(fields, "inline_data")
-    if "file_data" in fields:
-        return _file_data(fields, "file_data")
-    raise InvalidEventError("needs inline_data or file_data", pointer=pointer)
+        part = _inline_data(fields, "inline_data")
+    elif "file_data" in fields:
+        part = _file_data(fields, "file_data")
+    else:
+        raise InvalidEventError("needs inline_data or file_data", pointer=pointer)
+    extra = _extra(fields)
+    return part if extra is None else replace(part, extra=extra)
 
 
 def _inline_data(outer: Fields, key: str) -> InlineData:
@@ -403,7 +422,10 @@ def native_part_text(part: Part) -> str:
         fields.append(("thought_signature", json_string(part.signature)))
         if part.signed_by not in (None, DEFAULT_SIGNER):
             fields.append(("signature_provider", json_string(part.signed_by)))
-    text = json_object(fields)
+    return _with_extra(json_object(fields), part)
+
+
+def _with_extra(text: str, part: Part) -> str:
     return f"{text[:-1]},{part.extra[1:]}" if part.extra else text
 
 
@@ -445,7 +467,9 @@ def _native_response(part: FunctionResponse) -> str:
     if part.is_error:
         fields.append(("is_error", "true"))
     if part.media:
-        media = json_array(json_object([_native_media(item)]) for item in part.media)
+        media = json_array(
+            _with_extra(json_object([_native_media(item)]), item) for item in part.media
+        )
         fields.append(("parts", media))
     return json_object(fields)
 

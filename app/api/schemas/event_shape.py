@@ -156,7 +156,13 @@ class PartShape(_Shape):
     speech_metadata: dict[str, Any] | None = None
     """Gemini's."""
     openai_item: dict[str, Any] | None = None
-    """What an item of the Responses API is known by beside what the part says."""
+    """What an item of the Responses API is known by beside what the part says, and the `detail`
+    that an image is looked at in."""
+    anthropic_block: dict[str, Any] | None = None
+    """What a block of Messages says beside what the part does: the `citations` and the `context`
+    of a document, the `citations` of a text, the `caller` and the `toolset_name` of a call."""
+    bedrock_block: dict[str, Any] | None = None
+    """The same of Converse: the `citations` and the `context` of a document."""
 
 
 class ContentShape(_Shape):

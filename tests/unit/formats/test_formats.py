@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.canonical import Json
+from app.core.compile.inputs import CacheOptions
 from app.core.contents import FileData, InlineData, Part, Text
 from app.core.errors import InvalidInputError
 from app.formats import CONVERTERS, FORMATS
@@ -80,6 +81,158 @@ def test_media_of_a_result_are_sent_or_told(name: str, response: Json) -> None:
 )
 def test_what_no_provider_takes_is_left_out(name: str, part: Part) -> None:
     assert not FORMATS[name].says(part, "user")
+
+
+DATA_URL = f"data:image/png;base64,{DATA}"
+CITED: dict[str, Any] = {"context": "an old one", "citations": {"enabled": True}}
+SEARCHED: dict[str, Any] = {
+    "type": "web_search_result_location",
+    "url": "https://x.example",
+    "title": "X",
+    "encrypted_index": "c2ln",
+    "cited_text": "so",
+}
+IMAGES: list[Json] = [
+    {"type": "input_image", "image_url": DATA_URL, "detail": "original"},
+    {"type": "input_image", "image_url": "https://x.example/a", "detail": "high"},
+]
+PDF_BLOCK: dict[str, Any] = {
+    "type": "document",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": DATA},
+    "title": "a",
+    **CITED,
+}
+BEDROCK_PDF: dict[str, Any] = {"format": "pdf", "source": {"bytes": DATA}, **CITED}
+
+
+def holds(value: Json, wanted: Json) -> bool:
+    """Tell whether a value stands somewhere in another."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value == wanted or any(holds(one, wanted) for one in inner)
+
+
+def answering(name: str, *media: Json) -> list[Json]:
+    """Return the call and the result of a format, the media in the result."""
+    match name:
+        case "anthropic":
+            use: Json = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+            found: Json = {"type": "tool_result", "tool_use_id": "c", "content": list(media)}
+            return [
+                {"role": "assistant", "content": [use]},
+                {"role": "user", "content": [found]},
+            ]
+        case "bedrock":
+            use = {"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}
+            found = {"toolUseId": "c", "content": list(media), "status": "success"}
+            return [
+                {"role": "assistant", "content": [use]},
+                {"role": "user", "content": [{"toolResult": found}]},
+            ]
+        case _:
+            return [
+                {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c", "output": list(media)},
+            ]
+
+
+@pytest.mark.parametrize(
+    ("name", "items", "expected"),
+    [
+        *(
+            (
+                "openai_chat",
+                [{"role": "user", "content": [{"type": "image_url", "image_url": image}]}],
+                image,
+            )
+            for image in (
+                {"url": DATA_URL, "detail": "high"},
+                {"url": "https://x.example/a.png", "detail": "low"},
+            )
+        ),
+        *(
+            ("openai_responses", items, image)
+            for image in IMAGES
+            for items in (
+                [{"role": "user", "content": [image]}],
+                answering("openai_responses", image),
+            )
+        ),
+        ("anthropic", [{"role": "user", "content": [PDF_BLOCK]}], PDF_BLOCK),
+        ("anthropic", answering("anthropic", PDF_BLOCK), PDF_BLOCK),
+        (
+            "anthropic",
+            [
+                {
+                    "role": "assistant",
+                    "content": [{"type": "text", "text": "so", "citations": [SEARCHED]}],
+                }
+            ],
+            {"type": "text", "text": "so", "citations": [SEARCHED]},
+        ),
+        (
+            "bedrock",
+            [{"role": "user", "content": [{"document": {**BEDROCK_PDF, "name": "a"}}]}],
+            {**BEDROCK_PDF, "name": "a 2-0"},
+        ),
+        (
+            "bedrock",
+            answering("bedrock", {"document": {**BEDROCK_PDF, "name": "a"}}),
+            {**BEDROCK_PDF, "name": "a 2e7d2c03-0"},
+        ),
+    ],
+)
+def test_what_the_model_reads_comes_back_to_its_provider(
+    name: str, items: list[Json], expected: Json
+) -> None:
+    log = append_items(name, [{"role": "user", "content": "go"}, *items])
+    result = compile_for(log, name, cache=CacheOptions(breakpoints="none"))
+    assert violations_of(result, name) == ()
+    assert holds(body_of(result, name), expected)
+    for other in PROVIDERS:
+        assert violations_of(compile_for(log, other), other) == ()
+
+
+def test_who_called_a_tool_comes_back() -> None:
+    call: dict[str, Any] = {
+        "type": "tool_use",
+        "id": "c",
+        "name": "f",
+        "input": {},
+        "caller": {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"},
+        "toolset_name": "t",
+    }
+    direct = {**call, "caller": {"type": "direct"}, "toolset_name": None}
+    for block, expected in ((call, call), (direct, None)):
+        turn: Json = {"role": "assistant", "content": [block]}
+        log = append_items("anthropic", [{"role": "user", "content": "go"}, turn])
+        (sent,) = body_of(compile_for(log, "anthropic"), "anthropic")["messages"][1]["content"]
+        assert sent == (expected or {key: call[key] for key in ("type", "id", "name", "input")})
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": "a", "anthropic_block": {"citations": "x"}},
+        {"inline_data": {"mime_type": "application/pdf", "data": DATA}, "anthropic_block": CITED},
+        {
+            "inline_data": {"mime_type": "application/pdf", "data": DATA},
+            "anthropic_block": {"citations": [], "context": 5},
+        },
+        {
+            "inline_data": {"mime_type": "application/pdf", "data": DATA},
+            "bedrock_block": {"citations": {}, "context": 5},
+        },
+        {
+            "inline_data": {"mime_type": "image/png", "data": DATA},
+            "openai_item": {"detail": 5},
+        },
+    ],
+)
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_what_does_not_fit_is_not_sent_beside_a_part(name: str, part: Json) -> None:
+    said: Json = {"author": "user", "content": {"role": "user", "parts": [part]}}
+    result = compile_for(append_items("native", [said]), name)
+    assert violations_of(result, name) == ()
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
