@@ -14,14 +14,17 @@ from app.formats import (
     openai_chat,
     openai_responses,
 )
+from app.formats.fields import Notes
 from app.formats.violations import Validator
 
 
 class Converter(Protocol):
     """Turns an imported item into native events."""
 
-    def __call__(self, item: Json, *, agent: str) -> list[dict[str, Json]]:
-        """Return the native events of one item, in order.
+    def __call__(
+        self, item: Json, *, agent: str, notes: Notes | None = None
+    ) -> list[dict[str, Json]]:
+        """Return the native events of one item, in order, and note what of it is not read.
 
         Raises:
             InvalidEventError: the item has no shape that the format knows.

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.core.canonical import Json
 from app.core.errors import InvalidEventError
-from app.formats.fields import Fields, Shape
+from app.formats.fields import Fields, Notes, Shape
 
 #: A native event's JSON.
 EventJson = dict[str, Json]
@@ -42,13 +42,15 @@ _TOOL_USE = Shape("a tool use", "tool_name", "tool_input")
 _AGENT_TEXT = Shape("an agent's response", "author", "text")
 
 
-def convert_item(item: Json, *, agent: str) -> list[EventJson]:
+def convert_item(item: Json, *, agent: str, notes: Notes | None = None) -> list[EventJson]:
     """Return the native events of an item.
 
     Args:
         item: an event, or a whole session, evaluation set, case or invocation.
         agent: the author of model content in forms that do not name one.
+        notes: gets nothing: an event itself tells what of it is not read.
     """
+    del notes
     if not isinstance(item, dict):
         raise InvalidEventError("an item must be an object")
     fields = _ITEM.read(item, "", [])

@@ -44,6 +44,7 @@ from app.formats.anthropic_rules import (
     validate,
 )
 from app.formats.fields import (
+    Notes,
     json_array,
     lines_of,
     read_extra,
@@ -64,6 +65,7 @@ from app.formats.media import (
     mime_type_of,
 )
 from app.formats.tools import named_and_described, parameters_of, read_tool
+from app.formats.unread import Kinds, Members, members, unread
 from app.formats.wording import code_words, left_out_words, native_event, said, user_events
 
 __all__ = ["ANTHROPIC", "Anthropic", "convert_item", "validate"]
@@ -78,13 +80,72 @@ _MODELLED: Final = frozenset({"text", "thinking", "tool_result", "tool_use"})
 
 # ---------------------------------------------------------------------------------------- inbound
 
+#: What is read of blocks, and of messages; where a cache ends is decided for each request.
+_READ_IMAGE: Final = members(
+    "cache_control", "type", source=members("data", "file_id", "media_type", "type", "url")
+)
+_READ_DOCUMENT: Final = members(
+    "cache_control",
+    "citations",
+    "context",
+    "title",
+    "type",
+    source=members("content", "data", "file_id", "media_type", "type", "url"),
+)
+_READ_BLOCKS: Final = Kinds(
+    {
+        "text": members(
+            "cache_control",
+            "text",
+            "type",
+            citations=Kinds(
+                {_LASTING_CITATION: Members({}, keeps_others=True)}, keeps_others=False
+            ),
+        ),
+        "thinking": members("signature", "thinking", "type"),
+        "tool_use": members(
+            "cache_control", "caller", "id", "input", "name", "toolset_name", "type"
+        ),
+        "tool_result": members(
+            "cache_control",
+            "is_error",
+            "tool_use_id",
+            "type",
+            content=Kinds(
+                {
+                    "text": members("cache_control", "text", "type"),
+                    "image": _READ_IMAGE,
+                    "document": _READ_DOCUMENT,
+                }
+            ),
+        ),
+        "image": _READ_IMAGE,
+        "document": _READ_DOCUMENT,
+    }
+)
+_READ: Final = members(
+    "id",
+    "model",
+    "role",
+    # How the answer came about is no part of what was said.
+    "container",
+    "context_management",
+    "stop_details",
+    "stop_reason",
+    "stop_sequence",
+    "type",
+    "usage",
+    content=_READ_BLOCKS,
+)
 
-def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
+
+def convert_item(item: Json, *, agent: str, notes: Notes | None = None) -> list[JsonObject]:
     """Return the native events of one message.
 
     Args:
         item: the message, as parsed JSON.
         agent: the author of what the model said and of its tools' results.
+        notes: collects what of the item is not read.
 
     Raises:
         InvalidEventError: the message has no shape that this API knows; the pointer is relative to
@@ -93,6 +154,8 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     refuse_deep(item)
     message = read_object(item, "")
     refuse_members(message, ("parts", "tool_calls"), "a Messages message")
+    if notes is not None:
+        notes.extend(unread(message, _READ))
     match message.get("role"):
         case "user":
             return user_events(_parts(message), agent)

@@ -63,6 +63,7 @@ from app.formats.bedrock_rules import (
     validate,
 )
 from app.formats.fields import (
+    Notes,
     json_array,
     lines_of,
     read_extra,
@@ -75,6 +76,7 @@ from app.formats.fields import (
 from app.formats.identifiers import fit_identifier
 from app.formats.media import bare_mime_type, decode_text, encode_text
 from app.formats.tools import named_and_described, parameters_of, read_tool
+from app.formats.unread import Kinds, Members, members, unread
 from app.formats.wording import code_words, left_out_words, native_event, said, user_events
 
 __all__ = ["BEDROCK", "Bedrock", "convert_item", "validate"]
@@ -87,13 +89,54 @@ _FORMAT: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 # ---------------------------------------------------------------------------------------- inbound
 
+#: What is read of blocks, messages and answers; blocks of other kinds are kept as they are.
+_READ_MEDIA: Final = members(
+    "format",
+    "name",
+    source=members("bytes", "content", "text", s3Location=members("uri")),
+)
+_READ_RESULT: Final = members(
+    "status",
+    "toolUseId",
+    "type",
+    content=Members(
+        {
+            "audio": _READ_MEDIA,
+            "document": Members({**_READ_MEDIA.known, **dict.fromkeys(MORE)}),
+            "image": _READ_MEDIA,
+            "video": _READ_MEDIA,
+        },
+        keeps_others=True,
+    ),
+)
+_READ_CALL: Final = members("input", "name", "toolUseId", "type")
+_READ_THOUGHT: Final = members("redactedContent", reasoningText=members("signature", "text"))
+_READ_MESSAGE: Final = Kinds(
+    {
+        "assistant": members(
+            "metadata",
+            "role",
+            content=Members(
+                {"reasoningContent": _READ_THOUGHT, "toolUse": _READ_CALL}, keeps_others=True
+            ),
+        ),
+        "user": members(
+            "metadata", "role", content=Members({"toolResult": _READ_RESULT}, keeps_others=True)
+        ),
+    },
+    tag="role",
+)
+#: How an answer came about is no part of what was said.
+_READ_ANSWER: Final = Members({"output": members(message=_READ_MESSAGE)}, keeps_others=True)
 
-def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
+
+def convert_item(item: Json, *, agent: str, notes: Notes | None = None) -> list[JsonObject]:
     """Return the native events of one message, or of a whole answer.
 
     Args:
         item: the message, as parsed JSON.
         agent: the author of what the model said and of its tools' results.
+        notes: collects what of the item is not read.
 
     Raises:
         InvalidEventError: the message has no shape that this API knows; the pointer is relative to
@@ -102,7 +145,10 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     refuse_deep(item)
     value = read_object(item, "")
     refuse_members(value, ("parts", "tool_calls"), "a Converse message")
-    if "output" in value and "role" not in value:
+    is_answer = "output" in value and "role" not in value
+    if notes is not None:
+        notes.extend(unread(value, _READ_ANSWER if is_answer else _READ_MESSAGE))
+    if is_answer:
         return [_answer_event(value, read_object(value["output"], "/output"), agent)]
     match value.get("role"):
         case "user":
@@ -269,10 +315,16 @@ def _plain(media: JsonObject) -> JsonObject:
         key: media[key] for key in ("format", "name", "source", *MORE) if key in media
     }
     source = media.get("source")
-    location = source.get("s3Location") if isinstance(source, dict) else None
-    if isinstance(location, dict) and "uri" in location:
-        plain["source"] = {"s3Location": {"uri": location["uri"]}}
+    if isinstance(source, dict):
+        plain["source"] = _plain_source(source)
     return plain
+
+
+def _plain_source(source: JsonObject) -> JsonObject:
+    location = source.get("s3Location")
+    if isinstance(location, dict) and "uri" in location:
+        return {"s3Location": {"uri": location["uri"]}}
+    return {key: source[key] for key in ("bytes", "text") if key in source} or source
 
 
 def _media_part(block: JsonObject, media: JsonObject, kind: str, pointer: str) -> JsonObject:

@@ -36,7 +36,7 @@ from app.core.contents import (
     Role,
     Text,
 )
-from app.formats.fields import Fields, Shape, camel, json_array, json_object, refuse_deep
+from app.formats.fields import Fields, Notes, Shape, camel, json_array, json_object, refuse_deep
 from app.formats.gemini_rules import (
     MAX_NAME_LENGTH,
     NAME,
@@ -49,6 +49,7 @@ from app.formats.gemini_rules import (
 from app.formats.identifiers import fit_identifier
 from app.formats.parts import GEMINIS_EXTRAS, SERVER_TOOL_TYPES
 from app.formats.tools import check_is_geminis, named_and_described, read_tool
+from app.formats.unread import NOT_READ
 from app.formats.wording import left_out_words
 
 __all__ = ["GEMINI", "Gemini", "convert_item", "validate"]
@@ -76,30 +77,43 @@ _ITEM = Shape(
     "response_id",
     "create_time",
 )
-_CANDIDATE = Shape("a candidate", "content", "finish_reason")
+_CANDIDATE = Shape(
+    "a candidate",
+    "content",
+    "finish_reason",
+    # How the answer came about is no part of what was said.
+    "avg_logprobs",
+    "finish_message",
+    "index",
+    "logprobs_result",
+    "safety_ratings",
+    "token_count",
+)
 _CONTENT = Shape("a content", "role", "parts")
 _FEEDBACK = Shape("prompt feedback", "block_reason")
 
 
-def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
+def convert_item(item: Json, *, agent: str, notes: Notes | None = None) -> list[JsonObject]:
     """Return the native events of an item.
 
     Args:
         item: a content, a request's ``contents``, a response, the list of chunks of a streamed
             response, or a recorded line ``{"response": ...}`` of either.
         agent: the author of what the model said and of its tools' results.
+        notes: collects what of the item is not read.
 
     Raises:
         InvalidEventError: the item has no shape that this API knows; the pointer is relative to it.
     """
     refuse_deep(item)
+    notes = [] if notes is None else notes
     if isinstance(item, list):
-        return [_response_event(item, "", agent)]
-    fields = _ITEM.read(item, "", [])
+        return [_response_event(item, "", agent, notes)]
+    fields = _ITEM.read(item, "", notes)
     if "response" in fields:
         response = fields.value("response")
         chunks = response if isinstance(response, list) else [response]
-        return [_response_event(chunks, fields.at("response"), agent)]
+        return [_response_event(chunks, fields.at("response"), agent, notes)]
     if "contents" in fields:
         contents = enumerate(fields.array("contents"))
         return [
@@ -108,7 +122,7 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
             for event in _content_events(content, f"{fields.at('contents')}/{index}", agent)
         ]
     if "candidates" in fields or "prompt_feedback" in fields:
-        return [_response_event([item], "", agent)]
+        return [_response_event([item], "", agent, notes)]
     return list(_content_events(item, "", agent))
 
 
@@ -133,13 +147,13 @@ def _is_result(part: Json) -> bool:
     return isinstance(part, dict) and any(part.get(key) is not None for key in keys)
 
 
-def _response_event(chunks: Sequence[Json], pointer: str, agent: str) -> JsonObject:
+def _response_event(chunks: Sequence[Json], pointer: str, agent: str, notes: Notes) -> JsonObject:
     """Return the one event that the chunks of a response tell of."""
     event: JsonObject = {"author": agent}
     parts: list[Json] = []
     for index, chunk in enumerate(chunks):
         at = f"{pointer}/{index}" if len(chunks) > 1 else pointer
-        fields = _ITEM.read(chunk, at, [])
+        fields = _ITEM.read(chunk, at, notes)
         _append_parts(parts, _candidate_parts(fields, event))
         for key in ("usage_metadata", "model_version", "response_id"):
             if key in fields:
@@ -162,7 +176,11 @@ def _candidate_parts(fields: Fields, event: JsonObject) -> list[Json]:
     candidates = fields.array("candidates")
     if not candidates:
         return []
-    candidate = _CANDIDATE.read(candidates[0], f"{fields.at('candidates')}/0", [])
+    at = fields.at("candidates")
+    fields.notes.extend((f"{at}/{number}", NOT_READ) for number in range(1, len(candidates)))
+    candidate = _CANDIDATE.read(candidates[0], f"{at}/0", fields.notes)
+    for key in candidate.unknown:
+        candidate.note(key, NOT_READ)
     if "finish_reason" in candidate:
         event["finish_reason"] = candidate.text("finish_reason")
     if "content" not in candidate:

@@ -39,6 +39,7 @@ from app.core.contents import (
 )
 from app.core.errors import InvalidEventError
 from app.formats.fields import (
+    Notes,
     json_array,
     lines_of,
     read_object,
@@ -67,6 +68,7 @@ from app.formats.openai_chat_rules import (
 )
 from app.formats.openai_images import image_detail, image_of
 from app.formats.tools import read_tool, tool_name
+from app.formats.unread import Kinds, members, unread
 from app.formats.wording import code_words, left_out_words, said
 
 __all__ = ["OPENAI_CHAT", "OpenAIChat", "convert_item", "validate"]
@@ -77,13 +79,82 @@ _PROVIDER: Final = "openai"
 
 # ---------------------------------------------------------------------------------------- inbound
 
+#: What is read of parts, and of messages; where a cache ends is decided for each request.
+_READ_PARTS: Final = Kinds(
+    {
+        **dict.fromkeys(
+            ("input_text", "output_text", "text"),
+            members("type", "text", "cache_control", "prompt_cache_breakpoint"),
+        ),
+        **dict.fromkeys(
+            ("image", "image_url"),
+            members(
+                "type",
+                "detail",
+                "cache_control",
+                "prompt_cache_breakpoint",
+                image=members("url", "detail"),
+                image_url=members("url", "detail"),
+            ),
+        ),
+        "input_audio": members(
+            "type", "prompt_cache_breakpoint", input_audio=members("data", "format")
+        ),
+        "file": members(
+            "type", "prompt_cache_breakpoint", file=members("file_data", "file_id", "filename")
+        ),
+        "refusal": members("type", "refusal"),
+    }
+)
+_READ_CALL: Final = members(
+    "arguments",
+    "id",
+    "index",
+    "type",
+    custom=members("input", "name"),
+    function=members("arguments", "name"),
+)
+_READ_PROMPT: Final = members("id", "name", "role", content=_READ_PARTS)
+_READ_RESULT: Final = members(
+    "error",
+    "function",
+    "id",
+    "name",
+    "role",
+    "tool_call_id",
+    "tool_call_ids",
+    "type",
+    content=_READ_PARTS,
+    tool_responses=members("content", "error", "function", "name", "role", "tool_call_id", "type"),
+)
+_READ: Final = Kinds(
+    {
+        "assistant": members(
+            "audio",
+            "id",
+            "name",
+            "reasoning",
+            "reasoning_content",
+            "refusal",
+            "role",
+            content=_READ_PARTS,
+            function_call=members("arguments", "name"),
+            tool_calls=_READ_CALL,
+        ),
+        **dict.fromkeys(("developer", "system", "user"), _READ_PROMPT),
+        **dict.fromkeys(("function", "tool"), _READ_RESULT),
+    },
+    tag="role",
+)
 
-def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
+
+def convert_item(item: Json, *, agent: str, notes: Notes | None = None) -> list[JsonObject]:
     """Return the native events of one message.
 
     Args:
         item: the message, as parsed JSON.
         agent: the author of what the model said and of its tools' results.
+        notes: collects what of the item is not read.
 
     Raises:
         InvalidEventError: the message has no shape that this API knows; the pointer is relative to
@@ -92,6 +163,8 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     refuse_deep(item)
     message = read_object(item, "")
     refuse_members(message, ("parts",), "a Chat Completions message")
+    if notes is not None:
+        notes.extend(unread(message, _READ))
     role = message.get("role")
     match role:
         case "user":

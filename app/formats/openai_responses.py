@@ -49,6 +49,7 @@ from app.core.contents import (
 from app.core.copying import replace
 from app.core.errors import InvalidEventError
 from app.formats.fields import (
+    Notes,
     json_array,
     json_object,
     lines_of,
@@ -82,6 +83,7 @@ from app.formats.openai_responses_rules import (
     validate,
 )
 from app.formats.tools import named_and_described, parameters_of, read_tool
+from app.formats.unread import Kinds, members, unread
 from app.formats.wording import code_words, left_out_words
 
 __all__ = ["OPENAI_RESPONSES", "OpenAIResponses", "convert_item", "validate"]
@@ -91,6 +93,7 @@ JsonObject: TypeAlias = dict[str, Json]
 _PROVIDER: Final = "openai"
 _CUSTOM: Final = "custom_tool_call"
 _OUTPUTS: Final = frozenset(OUTPUT_TYPES.values())
+_REFUSAL_NOTE: Final = "a refusal is sent as a text, unless it stands behind the reasoning for it"
 #: What a client or its user puts into the conversation.
 _INPUT_ITEMS: Final = frozenset(
     {"additional_tools", "configuration_update", "item_reference", "mcp_approval_response"}
@@ -98,13 +101,45 @@ _INPUT_ITEMS: Final = frozenset(
 
 # ---------------------------------------------------------------------------------------- inbound
 
+#: What is read of parts, and of items; where a cache ends is decided for each request.
+_READ_PARTS: Final = Kinds(
+    {
+        **dict.fromkeys(
+            ("input_text", "output_text", "text"),
+            members("type", "text", "prompt_cache_breakpoint"),
+        ),
+        **dict.fromkeys(
+            ("computer_screenshot", "input_image"),
+            members("type", "detail", "file_id", "image_url", "prompt_cache_breakpoint"),
+        ),
+        "input_file": members(
+            "type", "file_data", "file_id", "file_url", "filename", "prompt_cache_breakpoint"
+        ),
+    }
+)
+_READ_MESSAGE: Final = members("id", "phase", "role", "status", "type", content=_READ_PARTS)
+_READ: Final = Kinds(
+    {
+        "message": _READ_MESSAGE,
+        "function_call": members(
+            "arguments", "call_id", "id", "name", "namespace", "status", "type"
+        ),
+        _CUSTOM: members("call_id", "id", "input", "name", "namespace", "status", "type"),
+        **dict.fromkeys(
+            _OUTPUTS, members("call_id", "id", "name", "status", "type", output=_READ_PARTS)
+        ),
+    },
+    untagged=_READ_MESSAGE,
+)
 
-def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
+
+def convert_item(item: Json, *, agent: str, notes: Notes | None = None) -> list[JsonObject]:
     """Return the native events of one item, whole response, or line of a Codex rollout.
 
     Args:
         item: the item, as parsed JSON.
         agent: the author of what the model said and of its tools' results.
+        notes: collects what of the item is not read.
 
     Raises:
         InvalidEventError: the item has no shape that this API knows; the pointer is relative to
@@ -113,13 +148,29 @@ def convert_item(item: Json, *, agent: str) -> list[JsonObject]:
     refuse_deep(item)
     value = read_object(item, "")
     refuse_members(value, ("parts", "tool_calls"), "a Responses item")
+    notes = [] if notes is None else notes
     payload = value.get("payload")
     if isinstance(payload, dict) and isinstance(value.get("type"), str):
+        if value["type"] == "response_item":
+            notes.extend(_notes_on(payload, "/payload"))
         return _rollout_events(value, payload, agent)
     output = value.get("output")
     if isinstance(output, list) and "type" not in value:
+        notes.extend(_notes_on(output, "/output"))
         return _response_events(value, output, agent)
+    notes.extend(_notes_on(value, ""))
     return [_item_event(value, agent, "")]
+
+
+def _notes_on(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
+    """Yield what of items is not read, and what will not be sent as it came."""
+    yield from unread(value, _READ, pointer)
+    for number, item in enumerate(value if isinstance(value, list) else [value]):
+        content = item.get("content") if isinstance(item, dict) else None
+        at = f"{pointer}/{number}" if isinstance(value, list) else pointer
+        for index, part in enumerate(content if isinstance(content, list) else ()):
+            if isinstance(part, dict) and part.get("type") == "refusal":
+                yield f"{at}/content/{index}", _REFUSAL_NOTE
 
 
 def _rollout_events(line: JsonObject, payload: JsonObject, agent: str) -> list[JsonObject]:

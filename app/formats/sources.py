@@ -17,10 +17,10 @@ from app.core.canonical import Json
 from app.core.copying import replace
 from app.core.errors import InvalidEventError
 from app.formats.adk import ParsedEvent, parse_event
-from app.formats.fields import camel, pointer_to
+from app.formats.fields import Notes, camel, pointer_to
 
-#: Makes native events of an item.
-Convert: TypeAlias = Callable[[Json], Sequence[Json]]
+#: Makes native events of an item; with ``notes`` it tells what of the item is not read.
+Convert: TypeAlias = Callable[..., Sequence[Json]]
 
 
 class Source:
@@ -68,14 +68,17 @@ def parse_item(item: Json, convert: Convert) -> list[ParsedEvent]:
     """
     source = Source(item, convert)
     events: list[ParsedEvent] = []
-    for number, body in enumerate(convert(item)):
+    unread: Notes = []
+    for number, body in enumerate(convert(item, notes=unread)):
         try:
             parsed = parse_event(body, allow_markers=True)
         except InvalidEventError as error:
             error.pointer = source.pointer(number, error.pointer)
             raise
-        notes = tuple((source.pointer(number, at), detail) for at, detail in parsed.notes)
-        events.append(replace(parsed, notes=notes))
+        notes = [(source.pointer(number, at), detail) for at, detail in parsed.notes]
+        # What is told of the item is told once.
+        events.append(replace(parsed, notes=(*unread, *notes)))
+        unread = []
     return events
 
 

@@ -30,7 +30,7 @@ from app.core.json_text import (
 from app.core.session_state import TEMP_PREFIX, has_temp, without_temp
 from app.core.tokens import part_tokens
 from app.formats.adk import ParsedEvent, parse_event
-from app.formats.fields import pointer_to
+from app.formats.fields import Notes, pointer_to
 from app.formats.sources import Source
 from app.ports import TokenCounter
 
@@ -204,7 +204,7 @@ class EventPreparer:
                 notes.append(Note(pointer, repeated))
             if item.has_huge_integer:
                 notes.append(Note(pointer, "an integer of thousands of digits is read as text"))
-            for body in self._native(batch, number, item, pointer):
+            for body in self._native(batch, number, item, pointer, notes):
                 self._check_size(body)
                 yield body
 
@@ -214,7 +214,7 @@ class EventPreparer:
             raise TooLargeError(limit_name="max_event_bytes", limit=limit, pointer=body.pointer)
 
     def _native(
-        self, batch: SentBatch, number: int, item: RawItem, pointer: str
+        self, batch: SentBatch, number: int, item: RawItem, pointer: str, notes: list[Note]
     ) -> Iterator["_Body"]:
         source_format = batch.source_format
         if source_format == NATIVE:
@@ -226,11 +226,13 @@ class EventPreparer:
             yield from self._events_of_session(number, item, pointer)
             return
         convert = partial(self._converters[source_format], agent=batch.agent)
+        unread: Notes = []
         try:
-            bodies = convert(item.value)
+            bodies = convert(item.value, notes=unread)
         except InvalidEventError as error:
             error.pointer = pointer + error.pointer
             raise
+        notes.extend(Note(pointer + at, detail) for at, detail in unread)
         source = Source(item.value, convert)
         for part, value in enumerate(bodies):
             if source_format == ADK:

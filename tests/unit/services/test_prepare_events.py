@@ -46,6 +46,13 @@ async def test_an_own_timestamp_of_zero_stays() -> None:
     assert prepared[0].event.timestamp == 0
 
 
+async def test_what_of_an_item_is_not_read_is_told() -> None:
+    item = {"role": "assistant", "content": "x", "annotations": [{"type": "url_citation"}]}
+    sent = batch(item, source_format="openai_chat", pointer="/items", agent="bot")
+    _, notes = await PREPARER.prepare(sent, now=NOW)
+    assert [note.pointer for note in notes] == ["/items/0/annotations"]
+
+
 async def test_temp_state_is_dropped_and_told() -> None:
     event = {"content": "x", "actions": {"state_delta": {"temp:a": 1, "b": 2}}}
     prepared, notes = await PREPARER.prepare(batch(event), now=NOW)
