@@ -408,6 +408,9 @@ class Anthropic:
             case ExecutableCode() | CodeExecutionResult():
                 return True
 
+    def keeps(self, part: Opaque, role: Role) -> bool:
+        return part.provider != _PROVIDER or _verbatim_block(part, role) is not None
+
     def render_part(self, part: Part, role: Role) -> str:
         """Return the part's JSON text. Total: what the format does not say is rendered too."""
         match part:

@@ -449,6 +449,9 @@ class Bedrock:
             case ExecutableCode() | CodeExecutionResult():
                 return True
 
+    def keeps(self, part: Opaque, role: Role) -> bool:
+        return part.provider != _PROVIDER or _verbatim_block(part, role) is not None
+
     def render_part(self, part: Part, role: Role) -> str:
         """Return the part's JSON text: a block, or of a document a list of two.
 

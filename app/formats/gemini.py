@@ -253,6 +253,10 @@ class Gemini:
             case ExecutableCode() | CodeExecutionResult():
                 return True
 
+    def keeps(self, part: Opaque, role: Role) -> bool:
+        """Tell whether a block of this API's is sent as it is."""
+        return part.provider != _PROVIDER or _is_verbatim(part, role)
+
     def render_part(self, part: Part, role: Role) -> str:
         """Return the part's JSON text. Total: what the format does not say is rendered too."""
         text = _kind(part, role)

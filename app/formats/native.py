@@ -9,7 +9,7 @@ from typing import Final
 
 from app.core.canonical import Json, json_string
 from app.core.compile.inputs import NO_MARKS, HeadMarks, RenderedContent
-from app.core.contents import Part, Role
+from app.core.contents import Opaque, Part, Role
 from app.core.errors import InvalidEventError
 from app.formats.adk_files import convert_item
 from app.formats.fields import json_array, refuse_deep
@@ -39,6 +39,11 @@ class Native:
 
     def says(self, part: Part, role: Role) -> bool:
         """Tell that there is a place for every part."""
+        del part, role
+        return True
+
+    def keeps(self, part: Opaque, role: Role) -> bool:
+        """Tell that every block is sent as it is."""
         del part, role
         return True
 

@@ -434,6 +434,9 @@ class OpenAIChat:
             case ExecutableCode() | CodeExecutionResult():
                 return True
 
+    def keeps(self, part: Opaque, role: Role) -> bool:
+        return part.provider != _PROVIDER or _is_verbatim(part, role)
+
     def render_part(self, part: Part, role: Role) -> str:
         """Return the part's JSON text. Total: what the format does not say is rendered too."""
         match part:

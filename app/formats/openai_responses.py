@@ -484,6 +484,9 @@ class OpenAIResponses:
             case ExecutableCode() | CodeExecutionResult():
                 return True
 
+    def keeps(self, part: Opaque, role: Role) -> bool:
+        return part.provider != _PROVIDER or _verbatim(part, role) is not None
+
     def render_part(self, part: Part, role: Role) -> str:
         """Return the part's JSON text: an item, or of what the user said a piece of a message.
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from app.core.compile.inputs import CompileInput, Report, Thoughts
-from app.core.contents import Part, Role, is_blank, is_thinking
+from app.core.contents import Opaque, Part, Role, is_blank, is_thinking
 
 #: The formats of google-adk's own contents: under ``adk`` they are sent as they are.
 _ADK_FORMATS: Final = frozenset({"gemini", "native"})
@@ -29,6 +29,9 @@ def is_sent(part: Part, role: Role, seq: int | None, inputs: CompileInput, repor
     elif wire.refuses_blank_text and is_blank(part):
         return False
     if wire.says(part, role):
+        if isinstance(part, Opaque) and not wire.keeps(part, role):
+            detail = f"{wire.name} does not take this {part.type}: its text is sent"
+            report.repair("unsupported_part", seq, detail)
         return True
     if is_thinking(part):
         report.thoughts.append(Thoughts(seq or 0, stripped=1))

@@ -15,7 +15,7 @@ from app.core.canonical import Json
 from app.core.compile.estimate import estimate_tokens
 from app.core.compile.media import LimitedMedia, MediaKind
 from app.core.compile.order import ReadKey
-from app.core.contents import Content, Contents, Part, PlacedPart, Role
+from app.core.contents import Content, Contents, Opaque, Part, PlacedPart, Role
 from app.core.events import Event
 from app.core.index import Index
 from app.core.lanes import ANYONE, Reader
@@ -299,6 +299,10 @@ class Format(Protocol):
     def says(self, part: Part, role: Role) -> bool:
         """Tell whether the format has a place for this part; if not, it is left out and
         reported."""
+
+    def keeps(self, part: Opaque, role: Role) -> bool:
+        """Tell whether a block of this provider's is sent as it is; if it is told in words, that is
+        reported. Of other providers' blocks words are all there is to send."""
 
     def render_part(self, part: Part, role: Role) -> str:
         """Return the canonical JSON of a part; only for parts that it says."""

@@ -235,6 +235,27 @@ def test_what_does_not_fit_is_not_sent_beside_a_part(name: str, part: Json) -> N
     assert violations_of(result, name) == ()
 
 
+BROKEN: dict[str, tuple[str, str, Json]] = {
+    "anthropic": ("anthropic", "document", {"type": "document", "source": {"type": "base64"}}),
+    "bedrock": ("bedrock", "document", {"document": {"source": {"bytes": ""}}}),
+    "gemini": ("gemini", "inlineData", {"inlineData": {"mimeType": "a/b", "data": "!!"}}),
+    "openai_chat": ("openai", "file", {"type": "file", "file": {}}),
+    "openai_responses": ("openai", "input_file", {"type": "input_file"}),
+}
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_block_that_its_own_provider_gets_in_words_is_reported(name: str) -> None:
+    for origin, (provider, kind, raw) in BROKEN.items():
+        block: Json = {"provider": provider, "type": kind, "raw": raw, "text": "told"}
+        said: Json = {"author": "user", "content": {"role": "user", "parts": [{"opaque": block}]}}
+        result = compile_for(append_items("native", [said]), name)
+        assert "told" in json.dumps(body_of(result, name))
+        is_own = provider == BROKEN[name][0]
+        told = [(each.rule, each.seq) for each in result.repairs]
+        assert told == [("unsupported_part", 1)] * is_own, origin
+
+
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_blank_system_text_is_not_sent(name: str) -> None:
     log = append_items("native", [{"author": "user", "content": "go"}])
