@@ -57,7 +57,7 @@ from app.core.resolve import ReplyFacts
 from app.storage.connection import Row
 
 #: Raise it with every change in how an event is derived from its raw text.
-DERIVED_VERSION: Final = 3
+DERIVED_VERSION: Final = 4
 #: Of ``resolved`` and ``marker``.
 SCHEMA_VERSION: Final = 1
 
