@@ -270,6 +270,24 @@ def test_pins_alone_over_the_budget_are_refused_and_named() -> None:
     assert caught.value.segment == "pins"
 
 
+def test_a_pinned_call_keeps_the_result_that_came_after_the_pin() -> None:
+    made = log(
+        user("q", part_tokens=(500,)),
+        model(call_part("read", id="c1"), "let me see", part_tokens=(10, 10)),
+        pin(2),
+        response("c1", name="read", part_tokens=(10,)),
+        user("more", part_tokens=(500,)),
+        model("done", part_tokens=(10,)),
+        user("and now?", part_tokens=(10,)),
+    )
+    result = within(made.events, made.index, 300, reader=BOT)
+    assert [action.action for action in result.budget_actions] == ["dropped"]
+    # A turn in front, the pinned call, its result, the note of what was left out, the question.
+    placed = [[part.placed.seq for part in content.parts] for content in result.rendered]
+    assert placed == [[None], [2, 2], [4, None, 7]]
+    assert verify(result.rendered, FORMATS["anthropic"]) == ()
+
+
 @pytest.mark.parametrize("segment", ["system", "tools"])
 def test_system_and_tools_count(segment: str) -> None:
     made = log(user("hi", part_tokens=(10,)))

@@ -7,6 +7,7 @@ import pytest
 from app.core.compile.inputs import CompileInput, CompileOptions, CompileResult, ReasoningCounts
 from app.core.compile.pipeline import run_pipeline
 from app.core.model_rules import ModelRule
+from app.core.resolve import Log
 from app.formats import FORMATS
 from app.providers.model_rules import load_model_rules
 from tests.builders import call, log, model, response, text, thought, user
@@ -53,3 +54,29 @@ def test_only_models_that_bind_lose_it(name: str, *, is_bound: bool) -> None:
     cut = compiled(budget=200, rule=RULES.find(name))
     assert cut.reasoning.stripped == int(is_bound)
     assert cut.reasoning.invalidated == 1
+
+
+def test_a_reply_that_was_compiled_without_the_thinking_before_it_stands() -> None:
+    said = (
+        user("a"),
+        model(thought("hm", signed_by="anthropic"), text("b"), compiled_fingerprint="0" * 64),
+        user("c"),
+    )
+    sent = at_head(log(*said))
+    assert sent.reasoning == ReasoningCounts(stripped=1, invalidated=1)
+    reply = model(
+        thought("so", signed_by="anthropic"), text("d"), compiled_fingerprint=sent.fingerprint
+    )
+    later = at_head(log(*said, reply, user("e")))
+    assert later.reasoning == ReasoningCounts(kept=1, stripped=1, invalidated=1)
+    assert sent.fingerprint in later.chain
+
+
+def at_head(made: Log) -> CompileResult:
+    inputs = CompileInput(
+        options=CompileOptions(reader=BOT),
+        format=FORMATS["anthropic"],
+        index=made.index,
+        compiled_seq=len(made.events),
+    )
+    return run_pipeline(made.events, inputs)
