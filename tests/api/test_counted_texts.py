@@ -148,7 +148,8 @@ async def test_media_beside_the_log_count_too(api: Api) -> None:
 
 
 @pytest.mark.parametrize("author", ["agent", "other"])
-@pytest.mark.parametrize("name", ["", "gpt-5.4", "claude-sonnet-5"])
+# Names of its own: what other tests report of a model is learnt by its name.
+@pytest.mark.parametrize("name", ["", "gpt-5.4-2026-01-01", "claude-sonnet-5-20260101"])
 async def test_media_in_a_result_count_once_and_by_the_model_s_rule(
     api: Api, author: str, name: str
 ) -> None:
