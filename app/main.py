@@ -90,7 +90,9 @@ def create_app(settings: Settings) -> FastAPI:
     use_own_document(app)
     add_error_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(Admission, most=settings.max_requests)
+    app.add_middleware(
+        Admission, most=settings.max_requests, body_timeout_s=settings.body_timeout_s
+    )
     app.add_middleware(Compression)
     app.add_middleware(
         RequestContext,

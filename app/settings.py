@@ -211,7 +211,12 @@ class Settings(BaseSettings):
     )
     max_requests: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=256,
-        description="Requests that this process answers at a time; beyond, it answers 503.",
+        description="Requests that this process answers at a time; beyond, it answers 503, first "
+        "to those whose bodies are still on their way.",
+    )
+    body_timeout_s: Annotated[float, Field(gt=0, le=3600)] = Field(
+        default=30.0,
+        description="How long a request's body may take to arrive; beyond, it is answered 408.",
     )
     max_streams: Annotated[int, Field(ge=0, le=100_000)] = Field(
         default=1000, description="Event streams that this process keeps open at most."

@@ -41,6 +41,7 @@ async def principal(request: Request, authorization: Authorization = None) -> Pr
     bundle = await services(request)
     caller = await bundle.authenticate(bearer_key(authorization))
     structlog.contextvars.bind_contextvars(tenant_id=caller.tenant_id)
+    request.state.tenant_id = caller.tenant_id
     request.state.rate_standing = await bundle.limit_rates(caller)
     return caller
 

@@ -37,6 +37,7 @@ STATUSES: Final[Mapping[type[errors.FoldlineError], int]] = {
     errors.QuotaExceededError: 403,
     errors.RateLimitedError: 429,
     errors.StreamLimitError: 429,
+    errors.BodyTimeoutError: 408,
     errors.TooLargeError: 413,
     errors.BudgetExceededError: 422,
     errors.PipelineError: 422,

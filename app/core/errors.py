@@ -11,7 +11,7 @@
                                     NotYetVisibleError, CompactionUnderWayError
       AccessError                   UnauthenticatedError, ForbiddenError, TenantDisabledError
       QuotaExceededError, RateLimitedError, StreamLimitError, OverloadedError
-      TooLargeError
+      TooLargeError, BodyTimeoutError
       BudgetExceededError
       PipelineError                 InvariantViolatedError
       StorageError                  StorageUnavailableError
@@ -316,6 +316,20 @@ class TooLargeError(FoldlineError):
 
     def members(self) -> Mapping[str, object]:
         return {"limit_name": self.limit_name, "limit": self.limit}
+
+
+class BodyTimeoutError(FoldlineError):
+    """The request's body did not arrive in time."""
+
+    code = "body_timeout"
+    retryable = True
+
+    def __init__(self, *, limit_s: float) -> None:
+        super().__init__(f"the body did not arrive within body_timeout_s = {limit_s:g}")
+        self.limit_s = limit_s
+
+    def members(self) -> Mapping[str, object]:
+        return {"limit_name": "body_timeout_s", "limit": self.limit_s}
 
 
 class BudgetExceededError(FoldlineError):
