@@ -10,10 +10,12 @@ from contextlib import ExitStack
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from tests.faults.balancer import balanced
 from tests.faults.processes import fleet
 from tests.programs import wait_until
 
@@ -187,3 +189,16 @@ def test_no_body_is_waited_for_without_a_key(site: Site, stack: ExitStack) -> No
             assert answer.status == 401, path
             asked += 1
     assert asked > 10
+
+
+def test_bodies_that_stop_before_the_load_balancer_shut_nobody_out(
+    site: Site, stack: ExitStack, tmp_path: Path
+) -> None:
+    port = urlsplit(stack.enter_context(balanced([site.port], tmp_path))).port
+    wait_until(lambda: site.asks(site.other_key, port=port).is_success)
+    for _ in range(SLOW):
+        stack.enter_context(site.begin(site.slow_key, port=port))
+
+    assert [site.asks(site.other_key, port=port).status_code for _ in range(5)] == [201] * 5
+    # Of a small body nothing has reached a replica.
+    assert site.in_flight() == 0
