@@ -1,7 +1,8 @@
 """Driver errors to storage errors: the one place that knows what asyncpg and SQLAlchemy raise.
 
-    cannot connect, pool exhausted, server going down, timeout,      StorageUnavailableError
-    deadlock, serialization failure, disk or connections used up     (retryable)
+    cannot connect, login refused, no such database, no schema,      StorageUnavailableError
+    pool exhausted, server going down, timeout, deadlock,            (retryable)
+    serialization failure, disk or connections used up
     a lock was not to be had within its time                         LockTimeoutError, one of those
     a named constraint refused a row                                 ConstraintViolatedError
     anything else the database says                                  StorageError
@@ -23,6 +24,7 @@ from app.core.errors import LockTimeoutError, StorageError, StorageUnavailableEr
 # https://www.postgresql.org/docs/18/errcodes-appendix.html (2026-11-29)
 UNAVAILABLE_CLASSES: Final = (
     "08",  # connection exception
+    "28",  # the login is refused, also by pg_hba.conf
     "53",  # insufficient resources: disk full, out of memory, too many connections
     "57P",  # operator intervention: shutting down, crashed, cannot connect now
     "58",  # system error outside Postgres
@@ -30,6 +32,11 @@ UNAVAILABLE_CLASSES: Final = (
 UNAVAILABLE_STATES: Final = frozenset(
     {
         "25006",  # read-only transaction: the server became a standby under us
+        "3D000",  # no such database
+        # What the schema of this release has and the one that is there lacks: not migrated yet.
+        "42P01",
+        "42703",
+        "42883",
         "25P03",  # idle in transaction for too long; the session is gone
         "40001",  # serialization failure, also a conflict with recovery on a standby
         "40P01",  # deadlock
@@ -79,16 +86,19 @@ def checkout_errors() -> Iterator[None]:
     """Translate what only taking a connection of the pool raises.
 
     Raises:
-        StorageUnavailableError: connections are closed again as soon as they are made. SQLAlchemy
-            tries twice, and then raises what it also says of its wrong use.
-        StorageError: as `storage_errors`, of what connecting raises.
+        StorageUnavailableError: there is no connection. Whatever Postgres says while it lets
+            nobody in, it is no answer to a statement. Also when connections are closed again as
+            soon as they are made: SQLAlchemy tries twice, and then raises what it also says of its
+            wrong use.
     """
     try:
         yield
-    except exc.InvalidRequestError as error:
+    except (
+        exc.InvalidRequestError,
+        asyncpg.PostgresError,
+        AsyncAdapt_asyncpg_dbapi.Error,
+    ) as error:
         raise StorageUnavailableError from error
-    except AsyncAdapt_asyncpg_dbapi.Error as error:
-        raise _translated(error.__cause__, lost=False) from error
 
 
 def _driver_error(error: exc.DBAPIError) -> BaseException | None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -237,10 +238,52 @@ async def test_a_server_that_does_not_answer_is_unavailable(unused_tcp_port: int
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "refusal", ["password", "role", "no database", "no rights", "no connections", "closed"]
+)
+async def test_a_database_that_lets_nobody_in_is_unavailable(url: str, refusal: str) -> None:
+    parts = urlsplit(url)
+    database, role = parts.path[1:], f"role_{uuid4().hex}"
+    elsewhere = parts._replace(path="/postgres").geturl()
+    await _run(elsewhere, f"CREATE ROLE {role} LOGIN PASSWORD 'right'")
+    statements = {
+        "no rights": f'REVOKE CONNECT ON DATABASE "{database}" FROM PUBLIC',
+        "no connections": f'ALTER DATABASE "{database}" CONNECTION LIMIT 0',
+        "closed": f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS false',
+    }
+    if refusal in statements:
+        await _run(elsewhere, statements[refusal])
+    user = "nobody" if refusal == "role" else role
+    password = "wrong" if refusal == "password" else "right"
+    refused = parts._replace(
+        netloc=f"{user}:{password}@{parts.hostname}:{parts.port}",
+        path="/nowhere" if refusal == "no database" else parts.path,
+    ).geturl()
+    engine = create_engine(refused, size=1)
+    try:
+        with pytest.raises(StorageUnavailableError):
+            await _count(engine)
+    finally:
+        await engine.dispose()
+        await _run(elsewhere, f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT 1 FROM nowhere", "SELECT missing FROM numbers", "SELECT missing(n) FROM numbers"],
+)
+async def test_what_a_schema_that_was_not_migrated_lacks_makes_it_unavailable(
+    engine: AsyncEngine, statement: str
+) -> None:
+    with pytest.raises(StorageUnavailableError):
+        async with transaction(engine) as connection:
+            await connection.driver.fetch(statement)
+
+
 async def test_a_wrong_statement_is_a_refusal_that_shows_no_sql(engine: AsyncEngine) -> None:
     with pytest.raises(StorageError) as caught:
         async with transaction(engine) as connection:
-            await fetch(connection, "SELECT secret FROM nowhere")
+            await fetch(connection, "SELECT secret FRM nowhere")
 
     assert not isinstance(caught.value, StorageUnavailableError)
     assert "nowhere" not in str(caught.value)
