@@ -393,6 +393,11 @@ class StorageError(FoldlineError):
 
     code = "storage"
 
+    def __init__(self, detail: str | None = None, *, cause: str = "") -> None:
+        super().__init__(detail)
+        #: What the database or its driver said, for whoever runs the service: never in an answer.
+        self.cause = cause
+
 
 class StorageUnavailableError(StorageError):
     """The database cannot be reached or did not answer in time; nothing is known to be stored."""

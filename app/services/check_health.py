@@ -7,12 +7,17 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
 from app.core.copying import replace
-from app.core.errors import FoldlineError
+from app.core.errors import FoldlineError, StorageError
+from app.observability.repeats import Repeats
 
 #: Probes of several load balancers must not take the pool's connections.
 CACHE_S: Final = 1.0
 TIMEOUT_S: Final = 1.0
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,8 @@ class Health:
     #: By check: ``ok``, or what is wrong.
     checks: dict[str, str]
     schema_revision: str | None = None
+    #: Why the database does not answer, for whoever runs the service.
+    cause: str | None = None
     #: How long the checks took, in milliseconds.
     took_ms: float = 0.0
 
@@ -54,6 +61,7 @@ class CheckHealth:
         self._until = 0.0
         self._last: Health | None = None
         self._turn = asyncio.Lock()
+        self._told = Repeats()
 
     async def __call__(self) -> Health:
         """Return the health, at most a second old."""
@@ -62,16 +70,29 @@ class CheckHealth:
                 started_s = time.monotonic()
                 found = await self._check()
                 took_ms = round((time.monotonic() - started_s) * 1000, 1)
+                self._tell(found)
                 self._last = replace(found, took_ms=took_ms)
                 self._until = time.monotonic() + CACHE_S
             return self._last
+
+    def _tell(self, found: Health) -> None:
+        """Log why there is to be no traffic, once in an interval, and when there may be again."""
+        if found.is_ready:
+            if self._last is not None and not self._last.is_ready:
+                log.info("ready_again")
+            return
+        wrong = {name: told for name, told in found.checks.items() if told != "ok"}
+        times = self._told.count((*wrong.items(), found.cause))
+        if times:
+            log.warning("not_ready", checks=wrong, cause=found.cause, times=times)
 
     async def _check(self) -> Health:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 revision = await self._read_revision()
-        except (FoldlineError, TimeoutError):
-            return Health(is_ready=False, checks={"database": "does not answer"})
+        except (FoldlineError, TimeoutError) as error:
+            checks = {"database": "does not answer"}
+            return Health(is_ready=False, checks=checks, cause=_cause(error))
         if revision is None or revision in self._older:
             wanted = self.expected_revision
             schema = f"is at {revision}, {wanted} is expected: run `foldline migrate`"
@@ -82,3 +103,9 @@ class CheckHealth:
             checks[name] = "ok" if await answers() else "does not answer"
         is_ready = all(told == "ok" for told in checks.values())
         return Health(is_ready=is_ready, checks=checks, schema_revision=revision)
+
+
+def _cause(error: FoldlineError | TimeoutError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {TIMEOUT_S:g} s"
+    return (error.cause if isinstance(error, StorageError) else "") or error.detail

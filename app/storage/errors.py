@@ -8,7 +8,8 @@
     anything else the database says                                  StorageError
 
 The translated message never holds SQL, parameters or a connection string; the cause is kept for the
-log's traceback.
+log's traceback. Why the database is not available is logged here, once in an interval for each
+cause: whoever is answered 503, and whoever tries again later, need not.
 """
 
 from collections.abc import Iterator
@@ -16,10 +17,12 @@ from contextlib import contextmanager
 from typing import Final
 
 import asyncpg
+import structlog
 from sqlalchemy import exc
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 
 from app.core.errors import LockTimeoutError, StorageError, StorageUnavailableError
+from app.observability.repeats import Repeats
 
 # https://www.postgresql.org/docs/18/errcodes-appendix.html (2026-11-29)
 UNAVAILABLE_CLASSES: Final = (
@@ -51,11 +54,20 @@ LOCK_TIMEOUT_STATE: Final = "55P03"
 CONSTRAINT_CLASS: Final = "23"
 
 
+#: Of what was said, so much is told.
+MAX_CAUSE_CHARACTERS: Final = 300
+
+log = structlog.get_logger(__name__)
+
+#: A process has one log, and says things once in it.
+_TOLD: Final = Repeats()
+
+
 class ConstraintViolatedError(StorageError):
     """A constraint refused a row."""
 
-    def __init__(self, *, constraint: str) -> None:
-        super().__init__(f"the constraint {constraint} refused a row")
+    def __init__(self, *, constraint: str, cause: str = "") -> None:
+        super().__init__(f"the constraint {constraint} refused a row", cause=cause)
         #: Name of the constraint, as in the schema; empty when the database gave none.
         self.constraint = constraint
 
@@ -78,7 +90,7 @@ def storage_errors() -> Iterator[None]:
     except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise _translated(error, lost=False) from error
     except (TimeoutError, exc.TimeoutError, OSError) as error:
-        raise StorageUnavailableError from error
+        raise _unavailable(error) from error
 
 
 @contextmanager
@@ -98,7 +110,8 @@ def checkout_errors() -> Iterator[None]:
         asyncpg.PostgresError,
         AsyncAdapt_asyncpg_dbapi.Error,
     ) as error:
-        raise StorageUnavailableError from error
+        driver_error = error if isinstance(error, asyncpg.PostgresError) else error.__cause__
+        raise _unavailable(driver_error or error) from error
 
 
 def _driver_error(error: exc.DBAPIError) -> BaseException | None:
@@ -110,12 +123,56 @@ def _translated(error: BaseException | None, *, lost: bool) -> StorageError:
     # asyncpg's own refusals (a closed connection, another operation in progress, no server that
     # takes writes) carry no state; those of a broken connection are what is met in practice.
     if lost or isinstance(error, _DRIVERS_OWN):
-        return StorageUnavailableError()
-    sqlstate = getattr(error, "sqlstate", None) or ""
+        return _unavailable(error)
+    sqlstate = _sqlstate(error)
     if sqlstate == LOCK_TIMEOUT_STATE:
-        return LockTimeoutError()
+        return _unavailable(error, LockTimeoutError)
     if sqlstate in UNAVAILABLE_STATES or sqlstate.startswith(UNAVAILABLE_CLASSES):
-        return StorageUnavailableError()
+        return _unavailable(error)
     if sqlstate.startswith(CONSTRAINT_CLASS):
-        return ConstraintViolatedError(constraint=getattr(error, "constraint_name", None) or "")
-    return StorageError()
+        constraint = getattr(error, "constraint_name", None) or ""
+        return ConstraintViolatedError(constraint=constraint, cause=_cause(error))
+    return StorageError(cause=_cause(error))
+
+
+def _unavailable(
+    error: BaseException | None, kind: type[StorageUnavailableError] = StorageUnavailableError
+) -> StorageUnavailableError:
+    """Return the error, after its cause is logged if it is time for that."""
+    name, sqlstate = type(error).__name__, _sqlstate(error)
+    times = _TOLD.count((name, sqlstate))
+    if times:
+        log.warning(
+            "database_unavailable",
+            error=name,
+            sqlstate=sqlstate,
+            cause=_message(error),
+            times=times,
+        )
+    return kind(cause=_cause(error))
+
+
+def _sqlstate(error: BaseException | None) -> str:
+    return getattr(error, "sqlstate", None) or ""
+
+
+def _cause(error: BaseException | None) -> str:
+    """Return what went wrong, for people: what was said, and what to look it up by."""
+    names = [type(error).__name__, _sqlstate(error)]
+    return f"{_message(error)} ({', '.join(name for name in names if name)})"
+
+
+def _message(error: BaseException | None) -> str:
+    """Return what was said in one line. Details and hints, which may quote rows, are no part."""
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return "it takes no writes"
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    if error is None:
+        return "the connection broke"
+    if isinstance(error, asyncpg.PostgresError) and error.args:
+        said = str(error.args[0])
+    else:
+        # SQLAlchemy adds where to read more.
+        said = str(error).partition(" (Background on this error")[0]
+    return " ".join(said.split())[:MAX_CAUSE_CHARACTERS]

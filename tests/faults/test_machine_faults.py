@@ -20,6 +20,7 @@ pytestmark = pytest.mark.commits
 
 #: A new cluster with its log takes 47 MB.
 DISK_BYTES: Final = 120 * 1024 * 1024
+DISK_FULL: Final = "53100"
 DAY_S: Final = 86_400
 
 
@@ -115,6 +116,7 @@ def test_a_full_disk_is_unavailable_and_loses_nothing(tmp_path: Path) -> None:
             if refused == 3:
                 break
         assert refused == 3
+        assert process.logged("database_unavailable")["sqlstate"] == DISK_FULL
         assert client.get("/livez").is_success
 
         filler.unlink()

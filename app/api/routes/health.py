@@ -33,6 +33,8 @@ class HealthDetails(AnswerModel):
     """How late the event loop is, in seconds."""
     checked_in_ms: float | None = None
     """How long the checks took, at most a second ago; null where none was needed."""
+    database_error: str | None = None
+    """Why the database does not answer: what it or its driver said; null where it answers."""
     schema_revision: str | None = None
     """That the database is at."""
     expected_revision: str | None = None
@@ -155,6 +157,7 @@ def _health_answer(
             "is_draining": state.draining,
             "event_loop_lag_s": round(state.loop_lag.seconds, 3),
             "checked_in_ms": health.took_ms,
+            "database_error": health.cause,
             "schema_revision": health.schema_revision,
             "expected_revision": bundle.check_health.expected_revision,
             "rules_date": bundle.rules_date,
