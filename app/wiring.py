@@ -176,6 +176,7 @@ async def build_parts(
     *,
     application_name: str = "foldline",
     statement_timeout_s: float = STATEMENT_TIMEOUT_S,
+    only_reads: bool = False,
 ) -> AsyncIterator[Parts]:
     """Give what runs; connections are opened when they are first needed, and closed at the end.
 
@@ -184,6 +185,7 @@ async def build_parts(
         telemetry: the process's; None: what happens is counted for nobody.
         application_name: by which the database knows the process.
         statement_timeout_s: after this the database cancels a statement.
+        only_reads: nothing will be written, so that a database that takes no writes will do.
 
     Raises:
         SettingsError: there is no URL.
@@ -197,6 +199,7 @@ async def build_parts(
         pooler=settings.db_pooler,
         application_name=application_name,
         statement_timeout_s=statement_timeout_s,
+        is_replica=only_reads,
     )
     engine_of_replica, replica = None, None
     if settings.database_ro_url is not None:

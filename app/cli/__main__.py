@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Final, Protocol, cast
 
 from app import __version__, revision
-from app.core.errors import FoldlineError
+from app.core.errors import FoldlineError, StorageError, StorageUnavailableError
 from app.settings import SettingsError
 
 #: Name of the command and of its module, and what it does.
@@ -68,11 +68,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     except FoldlineError as error:
-        print(f"foldline {arguments.command}: {error.detail}", file=sys.stderr)
+        print(f"foldline {arguments.command}: {_told(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     return exit_code
+
+
+def _told(error: FoldlineError) -> str:
+    """Return what went wrong; of the database what it said, which no answer over HTTP has."""
+    if not isinstance(error, StorageError) or not error.cause:
+        return error.detail
+    is_away = isinstance(error, StorageUnavailableError)
+    return f"the database {'is not available' if is_away else 'refused'}: {error.cause}"
 
 
 if __name__ == "__main__":

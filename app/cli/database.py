@@ -1,16 +1,23 @@
 """The database of a command: the one of the settings, else an embedded one while it runs; and what
 a command asks of it first."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from app.core.errors import TenantNotFoundError
+from app.observability.logging import configure_logging
 from app.services.bundle import Services
 from app.settings import Settings
 from app.storage.embedded import EmbeddedPostgres
 
 DEFAULT_TENANT: Final = "default"
+
+
+def keep_quiet(settings: Settings) -> None:
+    """Log only bugs, and beside what is printed: a command says itself what went wrong."""
+    configure_logging(level="error", line_format=settings.log_format, stream=sys.stderr)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from app.api.schemas.admin import NewKeyRequest, RotateRequest
-from app.cli.database import DEFAULT_TENANT, check_tenant, running_database
+from app.cli.database import DEFAULT_TENANT, check_tenant, keep_quiet, running_database
 from app.core.errors import InvalidInputError
 from app.ports import ApiKey
 from app.services.bundle import Services
@@ -48,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Do what the action says."""
     settings = load_settings()
+    keep_quiet(settings)
     with running_database(settings) as url:
         settings = settings.model_copy(update={"database_url": SecretStr(url)})
         for line in asyncio.run(_lines(settings, arguments)):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
-from app.cli.database import DEFAULT_TENANT, check_tenant, running_database
+from app.cli.database import DEFAULT_TENANT, check_tenant, keep_quiet, running_database
 from app.core.errors import SessionNotFoundError
 from app.core.ids import session_uid
 from app.ports import SessionKey
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check, and return 1 if anything is wrong."""
     settings = load_settings()
+    keep_quiet(settings)
     with running_database(settings) as url:
         settings = settings.model_copy(update={"database_url": SecretStr(url)})
         sums = asyncio.run(_verify(settings, arguments))
@@ -60,7 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
 async def _verify(settings: Settings, arguments: argparse.Namespace) -> _Sums:
     sums = _Sums()
     parts = build_parts(
-        settings, application_name="foldline-verify", statement_timeout_s=STATEMENT_TIMEOUT_S
+        settings,
+        application_name="foldline-verify",
+        statement_timeout_s=STATEMENT_TIMEOUT_S,
+        only_reads=True,
     )
     async with parts as built:
         verify = built.services.verify_sessions

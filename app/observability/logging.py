@@ -1,4 +1,4 @@
-"""One stream of log lines on standard output, ours and the libraries', as JSON or in columns.
+"""One stream of log lines, ours and the libraries', as JSON or in columns.
 
 The name of an event is a constant in the past tense, its data are fields, and what identifies the
 request is bound once at the edge. Contents, prompts, keys and URLs with passwords are never logged.
@@ -6,7 +6,7 @@ request is bound once at the edge. Contents, prompts, keys and URLs with passwor
 
 import logging
 import sys
-from typing import Final, Literal
+from typing import Final, Literal, TextIO
 
 import structlog
 from structlog.typing import Processor
@@ -19,9 +19,17 @@ def configure_logging(
     *,
     level: Literal["debug", "info", "warning", "error"],
     line_format: Literal["auto", "json", "console"],
+    stream: TextIO | None = None,
 ) -> None:
-    """Set up logging for the process; calling it again replaces what was set up."""
-    is_json = line_format == "json" or (line_format == "auto" and not sys.stdout.isatty())
+    """Set up logging for the process; calling it again replaces what was set up.
+
+    Args:
+        level: the least that is logged.
+        line_format: `auto` is columns on a terminal, else JSON.
+        stream: where the lines go; standard output if absent.
+    """
+    stream = stream or sys.stdout
+    is_json = line_format == "json" or (line_format == "auto" and not stream.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -30,7 +38,7 @@ def configure_logging(
     last: list[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if is_json
-        else [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
+        else [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -38,7 +46,7 @@ def configure_logging(
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stdout)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

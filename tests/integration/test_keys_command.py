@@ -11,6 +11,9 @@ pytestmark = pytest.mark.commits
 def on_database(monkeypatch: pytest.MonkeyPatch, database_url: str) -> None:
     """Let the commands use the database of the tests."""
     monkeypatch.setenv("FOLDLINE_DATABASE_URL", database_url)
+    # Logging is the process's, and this one goes on.
+    for command in ("keys", "verify"):
+        monkeypatch.setattr(f"app.cli.{command}.keep_quiet", lambda _: None)
 
 
 def test_a_key_is_made_listed_rotated_and_ended(capsys: pytest.CaptureFixture[str]) -> None:

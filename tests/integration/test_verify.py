@@ -387,6 +387,10 @@ def test_what_a_backup_brings_back_passes_and_what_is_broken_in_it_does_not(
         unknown = verify(restored, "--session", "nobody")
         assert unknown.returncode == 1
         assert "no session nobody" in unknown.stderr
+
+        read_only = f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'
+        asyncio.run(_execute(server_url, read_only))
+        assert verify(restored).stdout == broken.stdout
     finally:
         asyncio.run(_execute(server_url, f'DROP DATABASE "{name}" WITH (FORCE)'))
 
