@@ -30,6 +30,7 @@ from app.api.answers import etag_of
 from app.api.schemas.events import event_text
 from app.core.canonical import canonical_json
 from app.core.errors import AccessError, StorageError
+from app.observability.failures import step_failed
 from app.services.read_events import EventView
 from app.services.stream_events import Follower, StreamEndedError
 
@@ -116,9 +117,9 @@ class EventStream(Response):
             await self._check()
         except AccessError as error:
             return error.code
-        except StorageError:
+        except StorageError as error:
             # It cannot be looked up: it is asked again with the next heartbeat.
-            log.warning("listener_not_checked", exc_info=True)
+            step_failed(log, "listener_not_checked", error)
         return None
 
 

@@ -17,6 +17,7 @@ import structlog
 
 from app.core.copying import replace
 from app.core.errors import StorageError
+from app.observability.failures import step_failed
 from app.ports import Database, DatabaseFacts, DatabaseFactsReads, DatabaseMeter, Written
 
 LEASE: Final = "database_watch"
@@ -82,8 +83,8 @@ class DatabaseWatch:
                 if not is_ours:
                     return None
                 facts = await self._facts.read(connection, self._kinds)
-        except StorageError:
-            log.warning("database_not_watched", exc_info=True)
+        except StorageError as error:
+            step_failed(log, "database_not_watched", error)
             return None
         return replace(facts, replica_lag_s=await self._replica_lag_s(written))
 
@@ -93,8 +94,8 @@ class DatabaseWatch:
         try:
             async with self._replica.connection() as connection:
                 return await self._facts.replica_lag_s(connection, written)
-        except StorageError:
-            log.warning("replica_not_watched", exc_info=True)
+        except StorageError as error:
+            step_failed(log, "replica_not_watched", error)
             return {}
 
     async def _stop(self) -> None:
@@ -102,6 +103,6 @@ class DatabaseWatch:
         try:
             async with self._database.connection() as connection:
                 await self._facts.give_back(connection, LEASE, self._holder)
-        except StorageError:
+        except StorageError as error:
             # It runs out.
-            log.warning("lease_not_returned", exc_info=True)
+            step_failed(log, "lease_not_returned", error)

@@ -23,6 +23,7 @@ from structlog.contextvars import bound_contextvars
 from app.core.canonical import Json
 from app.core.errors import FoldlineError, LeaseLostError, StorageError
 from app.jobs.retries import retry_delay_s
+from app.observability.failures import step_failed
 from app.ports import ClaimLimits, Database, Job, JobQueue, Meter
 
 #: Does one job and ends it; raises when it cannot.
@@ -34,8 +35,9 @@ LONGEST_PAUSE_S: Final = 2.0
 PAUSE_GROWTH: Final = 1.5
 #: So that workers that were started together do not ask together.
 PAUSE_JITTER: Final = 0.2
-#: While the database cannot be reached.
-UNAVAILABLE_PAUSE_S: Final = 5.0
+#: While the database cannot be reached: soon after the first time, then doubled.
+UNAVAILABLE_PAUSE_S: Final = 1.0
+LONGEST_UNAVAILABLE_PAUSE_S: Final = 30.0
 #: Renewals within the time of a lease: two may be lost.
 RENEWALS_PER_LEASE: Final = 3
 #: Jobs that ended are kept so long, for whoever asks what became of them.
@@ -111,12 +113,15 @@ class Worker:
         """
         heartbeat = asyncio.create_task(self._beat())
         try:
-            pause_s = SHORTEST_PAUSE_S
+            pause_s, unavailable_pause_s = SHORTEST_PAUSE_S, UNAVAILABLE_PAUSE_S
             while not (stop.is_set() or is_draining()):
                 claimed = await self._claim()
                 if claimed is None:
-                    pause_s = UNAVAILABLE_PAUSE_S
-                elif claimed:
+                    await self._wait(unavailable_pause_s)
+                    unavailable_pause_s = min(2 * unavailable_pause_s, LONGEST_UNAVAILABLE_PAUSE_S)
+                    continue
+                unavailable_pause_s = UNAVAILABLE_PAUSE_S
+                if claimed:
                     pause_s = SHORTEST_PAUSE_S
                 await self._prune_sometimes()
                 await self._sweep_sometimes()
@@ -144,8 +149,8 @@ class Worker:
         try:
             async with self._database.transaction() as connection:
                 jobs = await self._queue.claim(connection, limits)
-        except StorageError:
-            log.warning("jobs_not_claimed", exc_info=True)
+        except StorageError as error:
+            step_failed(log, "jobs_not_claimed", error)
             return None
         for job in jobs:
             overtaken = self._running.get(job.id)
@@ -203,7 +208,7 @@ class Worker:
         """Return the job to the queue, or end it; return what became of it."""
         is_final = isinstance(error, FoldlineError) and not error.retryable
         is_final = is_final and not isinstance(error, StorageError)
-        log.warning("job_failed", attempt=job.attempts, is_final=is_final, exc_info=error)
+        step_failed(log, "job_failed", error, attempt=job.attempts, is_final=is_final)
         try:
             async with self._database.transaction() as connection:
                 if is_final:
@@ -216,9 +221,9 @@ class Worker:
                     error=_told(error),
                     max_attempts=self._limits.attempts,
                 )
-        except StorageError:
+        except StorageError as refusal:
             # The lease runs out, and someone takes the job again.
-            log.warning("job_not_returned", exc_info=True)
+            step_failed(log, "job_not_returned", refusal)
             return "lost"
         return {"ready": "retried", "dead": "dead"}.get(status or "", "lost")
 
@@ -226,8 +231,8 @@ class Worker:
         try:
             async with self._database.transaction() as connection:
                 await self._queue.release(connection, job)
-        except StorageError:
-            log.warning("job_not_returned", exc_info=True)
+        except StorageError as error:
+            step_failed(log, "job_not_returned", error)
 
     # Leases
 
@@ -240,8 +245,8 @@ class Worker:
             try:
                 async with self._database.connection() as connection:
                     held = await self._queue.renew(connection, jobs, self._limits.lease_s)
-            except StorageError:
-                log.warning("leases_not_renewed", jobs=len(jobs), exc_info=True)
+            except StorageError as error:
+                step_failed(log, "leases_not_renewed", error, jobs=len(jobs))
                 continue
             for job in jobs:
                 running = self._running.get(job.id)
@@ -273,8 +278,8 @@ class Worker:
                 pruned = await self._queue.prune(
                     connection, older_than_s=KEEP_ENDED_S, limit=PRUNE_LIMIT
                 )
-        except StorageError:
-            log.warning("jobs_not_pruned", exc_info=True)
+        except StorageError as error:
+            step_failed(log, "jobs_not_pruned", error)
             return
         if pruned:
             log.info("jobs_pruned", jobs=pruned)
@@ -286,8 +291,8 @@ class Worker:
         for sweep in self._sweeps:
             try:
                 await sweep()
-            except StorageError:
-                log.warning("sweep_failed", exc_info=True)
+            except StorageError as error:
+                step_failed(log, "sweep_failed", error)
 
 
 def _told(error: Exception) -> dict[str, Json]:

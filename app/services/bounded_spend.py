@@ -15,6 +15,7 @@ import structlog
 
 from app.core.compaction.ledger import CountTokens
 from app.core.errors import LeaseLostError, ProviderError, SpendLimitError, StorageError
+from app.observability.failures import step_failed
 from app.ports import (
     Database,
     Job,
@@ -102,9 +103,9 @@ class BoundedSpend:
         try:
             async with self._database.transaction() as connection:
                 await self._spend.correct(connection, job.key.tenant_id, day, tokens=tokens)
-        except StorageError:
+        except StorageError as error:
             # Too much stays counted; the answer is worth more than that.
-            log.warning("spend_not_corrected", exc_info=True)
+            step_failed(log, "spend_not_corrected", error)
 
     def _most(self, prompt: SummaryPrompt) -> int:
         return self._count(prompt.system) + self._count(prompt.user) + prompt.max_output_tokens

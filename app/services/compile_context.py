@@ -49,6 +49,7 @@ from app.core.errors import (
 from app.core.events import Events, markers_of
 from app.core.index import resolve
 from app.core.resolve import Log
+from app.observability.failures import step_failed
 from app.ports import Connection, Database, EventLog, LogRead, Meter, ReadBefore, SessionKey
 from app.services.append_events import Append, AppendEvents
 from app.services.compile_given import Given, GivenInputs
@@ -264,9 +265,9 @@ class CompileContext:
                 if session is None or session.head_seq < position:
                     return None
                 run = await self._run_whole(connection, key, request, observer)
-        except StorageUnavailableError:
+        except StorageUnavailableError as error:
             # Away, or the read stood in the way of what the primary sent.
-            log.warning("replica_unavailable")
+            step_failed(log, "replica_unavailable", error)
             return None
         if not self._given.is_kept(run.read, run.given):
             # Without the primary the answer is as good.

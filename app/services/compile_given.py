@@ -13,6 +13,7 @@ from app.core.calibration import UNCALIBRATED, Calibration, calibration_of
 from app.core.canonical import Json, canonical_json
 from app.core.errors import InvalidInputError, StorageError
 from app.core.model_rules import ModelRule, ModelRules, rule_of
+from app.observability.failures import step_failed
 from app.ports import CompileInputs, Connection, LogRead, ReadBeside, SessionKey, TokenReports
 
 #: Digests that this process has kept already, so that not every compile writes.
@@ -164,8 +165,8 @@ class GivenInputs:
             await self._inputs.keep(
                 connection, read.key.tenant_id, given.digest, given.text, key=key
             )
-        except StorageError:
-            log.warning("inputs_not_kept", digest=given.digest)
+        except StorageError as error:
+            step_failed(log, "inputs_not_kept", error, digest=given.digest)
             return
         if len(self._known_digests) >= MAX_KNOWN_DIGESTS:
             self._known_digests.clear()

@@ -14,6 +14,7 @@ import structlog
 
 from app.core.errors import QuotaExceededError, StorageError
 from app.core.limits import Quotas, Stored
+from app.observability.failures import step_failed
 from app.ports import Database, Tenants
 
 #: A count is believed for so long.
@@ -66,8 +67,8 @@ class EnforceQuotas:
         self._known[tenant_id] = known
         try:
             await self._count(tenant_id, known)
-        except StorageError:
-            log.warning("quota_not_counted", exc_info=True)
+        except StorageError as error:
+            step_failed(log, "quota_not_counted", error)
 
     async def _count(self, tenant_id: str, known: _Known) -> None:
         async with self._database.connection() as connection:

@@ -17,6 +17,7 @@ from app.core.compile.inputs import CompileInput, CompileResult
 from app.core.compile.projection import Counted, Reported
 from app.core.compile.standing import Standing
 from app.core.errors import StorageError
+from app.observability.failures import step_failed
 from app.ports import CompiledRequest, Database, LogRead, Meter, SessionKey, TokenReports
 
 #: Reports that this process has learnt from already, so that not every compile asks.
@@ -107,8 +108,8 @@ class RememberCompiles:
                         await self._reports.remember(
                             connection, each.key, each.incarnation, each.request
                         )
-            except StorageError:
-                log.warning("compiles_not_remembered", compiles=len(waiting))
+            except StorageError as error:
+                step_failed(log, "compiles_not_remembered", error, compiles=len(waiting))
 
     async def learn(self, read: LogRead, model: str, reported: Reported | None) -> None:
         """Learn from what a provider reported with a reply, once."""
@@ -129,8 +130,8 @@ class RememberCompiles:
                     learnt = learnt.report(ours=reported.ours, theirs=reported.theirs)
                     learnt = learnt.accepted(reported.theirs)
                     await self._reports.keep_learnt(connection, key.tenant_id, model, learnt)
-        except StorageError:
-            log.warning("report_not_learnt", fingerprint=reported.fingerprint)
+        except StorageError as error:
+            step_failed(log, "report_not_learnt", error, fingerprint=reported.fingerprint)
             return
         if len(self._known) >= MAX_KNOWN_REPORTS:
             self._known.clear()

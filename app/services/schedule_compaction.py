@@ -23,6 +23,7 @@ from app.core.events import Event
 from app.core.final_response import is_final_response
 from app.core.invocations import Newest, advance, concerned
 from app.core.policy import effective_policy
+from app.observability.failures import step_failed
 from app.ports import (
     CompactionCounters,
     CompactionStanding,
@@ -161,8 +162,8 @@ class ScheduleCompaction:
                     trigger = self._policy(standing, size).trigger_tokens or 0
                     size = replace(size, tokens=max(size.tokens, trigger))
                 scheduled = await self._schedule(connection, key, standing, size)
-        except StorageError:
-            log.warning("compaction_not_scheduled", exc_info=True)
+        except StorageError as error:
+            step_failed(log, "compaction_not_scheduled", error)
             return NOT_DUE
         if scheduled.is_due:
             self.wake()

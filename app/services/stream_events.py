@@ -25,6 +25,7 @@ from app.core.errors import (
     StreamLimitError,
 )
 from app.core.lanes import Reader
+from app.observability.failures import step_failed
 from app.ports import Database, EventFilter, EventLog, Hints, SessionKey
 from app.services.read_events import EventPage, EventView, ReadEvents
 
@@ -159,8 +160,8 @@ class Follower:
         except SessionNotFoundError:
             self._feed.end(ERASED)
             return ()
-        except StorageError:
-            log.warning("stream_not_read", exc_info=True)
+        except StorageError as error:
+            step_failed(log, "stream_not_read", error)
             await asyncio.sleep(UNAVAILABLE_PAUSE_S)
             return ()
         return views
@@ -331,8 +332,8 @@ class StreamEvents:
         try:
             async with self._database.connection() as connection:
                 heads = await self._log.heads(connection, uids)
-        except StorageError:
-            log.warning("heads_not_read", exc_info=True)
+        except StorageError as error:
+            step_failed(log, "heads_not_read", error)
             return
         for (uid, _), feed in list(self._feeds.items()):
             if uid not in uids:

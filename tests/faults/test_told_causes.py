@@ -1,6 +1,7 @@
 """Why the database is not there can be learnt: from the log, once, and from the probe."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -142,3 +143,20 @@ def test_what_a_process_waits_for_is_told_and_when_it_is_there(
         assert len(told(process.lines, "ready_again")) == 1
         (line,) = told(process.lines, "database_unavailable")
         assert line["sqlstate"] == "42P01"
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_who_works_without_a_database_says_so_once(command: str, tmp_path: Path) -> None:
+    with fleet(f"postgresql://u@127.0.0.1:{free_ports(1)[0]}/x", tmp_path) as processes:
+        if command == "serve":
+            process, client = processes.service(WORKER="embedded")
+            client.close()
+        else:
+            process = processes.worker()
+        process.logged("database_unavailable")
+        # Long enough for several looks of each of its tasks.
+        time.sleep(8)
+        assert len(told(process.lines, "database_unavailable")) == 1
+        assert "Traceback" not in process.log
+        assert len(process.log.splitlines()) < 8
+        assert process.terminate() == 0

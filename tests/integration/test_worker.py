@@ -18,10 +18,13 @@ from app.ports import Job, NewJob
 from app.storage.connection import fetch
 from app.storage.database import PgDatabase
 from app.storage.jobs import PgJobQueue
+from app.storage.pool import create_engine
 from tests.log_driver import new_key
 
 pytestmark = pytest.mark.commits
 
+#: Where no database listens.
+NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 QUEUE = PgJobQueue()
 METRICS = Metrics()
 METER = Meter(METRICS, NO_RULES, {})
@@ -289,3 +292,21 @@ async def test_a_job_whose_lease_ran_out_here_is_run_by_its_new_claim_alone(
     async with database.connection() as connection:
         rows = await fetch(connection, "SELECT status FROM jobs WHERE job_id = $1", job_id)
     assert rows[0]["status"] == "done"
+
+
+async def test_a_worker_asks_a_database_that_is_away_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away, stop, pauses = PgDatabase(create_engine(NOWHERE, size=1)), asyncio.Event(), list[float]()
+
+    async def wait(_: Worker, pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 7:
+            stop.set()
+
+    monkeypatch.setattr(Worker, "_wait", wait)
+    worker = Worker(database=away, queue=QUEUE, handlers={}, meter=METER)
+    await worker.run(stop, grace_s=0)
+    await away.engine.dispose()
+
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
