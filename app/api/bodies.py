@@ -33,6 +33,9 @@ IDENTITY: Final = "identity"
 MAX_BYTES_ON_LOOP: Final = 65_536
 #: Frames of our own clients need far less; a frame may ask for gigabytes.
 MAX_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024
+#: What stands behind a zstd body while it is decoded; no JSON ends like this.
+_END_TEXT: Final = b"\0the end of the body"
+_END: Final = zstandard.ZstdCompressor(write_checksum=True).compress(_END_TEXT)
 JSON_TYPE: Final = "application/json"
 _ESCAPED_BYTE: Final = re.compile("[\udc80-\udcff]")
 #: Where the schema of a request model is kept for the OpenAPI document.
@@ -149,12 +152,19 @@ def _gunzip(data: bytes, most: int) -> bytes:
 
 
 def _unzstd(data: bytes, most: int) -> bytes:
+    # The decoder does not say whether the last frame was whole. A frame of our own behind it comes
+    # out again only then; else it is taken for what is missing, a checksum included.
     decoder = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
     try:
-        with decoder.stream_reader(io.BytesIO(data), read_across_frames=True) as reader:
-            return reader.read(most)
+        with decoder.stream_reader(io.BytesIO(data + _END), read_across_frames=True) as reader:
+            decoded = reader.read(most + len(_END_TEXT))
     except zstandard.ZstdError:
-        raise MalformedBodyError("the body is not zstd") from None
+        raise MalformedBodyError("the body is not zstd, or ends early") from None
+    if decoded.endswith(_END_TEXT):
+        return decoded.removesuffix(_END_TEXT)
+    if len(decoded) < most + len(_END_TEXT):
+        raise MalformedBodyError("the zstd body ends early")
+    return decoded[:most]
 
 
 #: Each returns at most so many bytes.
