@@ -33,6 +33,8 @@ IDENTITY: Final = "identity"
 MAX_BYTES_ON_LOOP: Final = 65_536
 #: Frames of our own clients need far less; a frame may ask for gigabytes.
 MAX_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024
+#: Of a gzip body, what is decoded at a time.
+GZIP_PIECE_BYTES: Final = 4096
 #: What stands behind a zstd body while it is decoded; no JSON ends like this.
 _END_TEXT: Final = b"\0the end of the body"
 _END: Final = zstandard.ZstdCompressor(write_checksum=True).compress(_END_TEXT)
@@ -137,17 +139,22 @@ async def read_body(request: Request, *, limit: int) -> bytes:
 
 
 def _gunzip(data: bytes, most: int) -> bytes:
-    decoded = bytearray()
+    decoded, rest = bytearray(), memoryview(data)
+    decoder = None
     try:
-        while data and len(decoded) < most:
-            decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-            decoded += decoder.decompress(data, most - len(decoded))
-            if not decoder.eof and len(decoded) < most:
-                raise MalformedBodyError("the gzip body ends early")
+        while rest and len(decoded) < most:
             # A gzip body may hold several members, one after another.
-            data = decoder.unused_data
+            if decoder is None or decoder.eof:
+                decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            # What is left of a piece is copied each time: of a large one, for thousands of members.
+            piece = rest[:GZIP_PIECE_BYTES]
+            decoded += decoder.decompress(piece, most - len(decoded))
+            left_bytes = len(decoder.unused_data) + len(decoder.unconsumed_tail)
+            rest = rest[len(piece) - left_bytes :]
     except zlib.error:
         raise MalformedBodyError("the body is not gzip") from None
+    if decoder is not None and not decoder.eof and len(decoded) < most:
+        raise MalformedBodyError("the gzip body ends early")
     return bytes(decoded)
 
 

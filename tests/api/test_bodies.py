@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any, Final
@@ -179,6 +180,14 @@ def test_no_more_of_a_bomb_is_decoded_than_may_be_read(encoding: str, bomb: byte
         tracemalloc.stop()
     assert len(decoded) == MIB
     assert peak_bytes < 10 * MIB
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_a_body_of_nothing_but_empty_pieces_is_decoded_in_no_time(encoding: str) -> None:
+    empty = ENCODE[encoding](b"")
+    began_s = time.process_time()
+    assert DECODERS[encoding](empty * (4 * MIB // len(empty)), 10 * MIB) == b""
+    assert time.process_time() - began_s < 5
 
 
 async def test_several_gzip_members_are_one_body(api: Api) -> None:
