@@ -1,71 +1,119 @@
 """A listener of its own for scrapes, so that the port of the API need not show them.
 
 It runs in a thread: a scrape is answered while the event loop is busy, which is when it is wanted.
+That thread has a loop of its own, so that scrapers that send or take nothing cost a socket each and
+no thread; a connection has its time, and of too many the oldest is dropped.
 """
 
+import asyncio
+import io
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.client import HTTPException, parse_headers
 from typing import Final
 from urllib.parse import urlsplit
+
+import structlog
 
 from app.observability.metrics import Metrics
 
 PATH: Final = "/metrics"
-#: Of a connection that says nothing.
-IDLE_TIMEOUT_S: Final = 30.0
+#: For a connection in all, from its first byte to the last one that it takes.
+TIMEOUT_S: Final = 10.0
+MAX_CONNECTIONS: Final = 100
+MAX_HEAD_BYTES: Final = 16 * 1024
+
+log = structlog.get_logger(__name__)
 
 
 @contextmanager
 def listening(metrics: Metrics, listener: socket.socket) -> Iterator[None]:
     """Answer scrapes on a bound socket while the block runs; the socket is closed at its end."""
-    server = _Server(metrics, listener)
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    scrapes = _Scrapes(metrics)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="metrics", daemon=True)
     thread.start()
+    server = asyncio.run_coroutine_threadsafe(scrapes.begin(listener), loop).result()
     try:
         yield
     finally:
-        server.shutdown()
+        asyncio.run_coroutine_threadsafe(scrapes.end(server), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        server.server_close()
+        loop.close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    # A scraper that went away must not keep the process from ending.
-    block_on_close = False
+class _Scrapes:
+    """Answers one request on each connection."""
 
-    def __init__(self, metrics: Metrics, listener: socket.socket) -> None:
-        super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
-        # The one that was made is of the wrong family, perhaps, and was never bound.
-        self.socket.close()
-        self.socket = listener
-        self.metrics = metrics
-        self.server_activate()
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        #: The oldest first.
+        self._connections: dict[asyncio.Task[None], None] = {}
+
+    async def begin(self, listener: socket.socket) -> asyncio.Server:
+        """Listen."""
+        return await asyncio.start_server(self._accept, sock=listener, limit=MAX_HEAD_BYTES)
+
+    async def end(self, server: asyncio.Server) -> None:
+        """Listen no longer. A scraper that went away must not keep the process from ending."""
+        server.close()
+        tasks = [*self._connections]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.cancel()
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._connections[task] = None
+        task.add_done_callback(lambda done: self._connections.pop(done, None))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            # What a scraper does wrong is nothing that its log would not tell better than ours.
+            with suppress(OSError, EOFError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(TIMEOUT_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(self._answer(head))
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
+        finally:
+            writer.transport.abort()
+
+    def _answer(self, head: bytes) -> bytes:
+        line, _, fields = head.partition(b"\r\n")
+        try:
+            method, target, _ = line.decode("latin-1").split(" ")
+            accept = parse_headers(io.BytesIO(fields)).get("Accept", "")
+        except (ValueError, HTTPException):
+            return _whole(HTTPStatus.BAD_REQUEST)
+        if urlsplit(target).path != PATH:
+            return _whole(HTTPStatus.NOT_FOUND)
+        if method != "GET":
+            return _whole(HTTPStatus.METHOD_NOT_ALLOWED, "Allow: GET")
+        try:
+            text, content_type = self._metrics.scrape(accept)
+        except Exception:
+            log.exception("scrape_failed")
+            return _whole(HTTPStatus.INTERNAL_SERVER_ERROR)
+        return _whole(HTTPStatus.OK, f"Content-Type: {content_type}", body=text)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
-    timeout = IDLE_TIMEOUT_S
-
-    def do_GET(self) -> None:
-        if urlsplit(self.path).path != PATH:
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return
-        text, content_type = self.server.metrics.scrape(self.headers.get("Accept", ""))
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def version_string(self) -> str:
-        """Say no more than the API's own answers do."""
-        return "foldline"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  as the base names it
-        """Log nothing: a scrape every few seconds says nothing."""
+def _whole(status: HTTPStatus, *fields: str, body: bytes = b"") -> bytes:
+    """Return an answer, after which the connection is closed."""
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        *fields,
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        "\r\n",
+    ]
+    return "\r\n".join(lines).encode() + body
