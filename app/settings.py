@@ -8,11 +8,13 @@ A name with our prefix that no setting has stops the start: a misspelt setting i
 
 import json
 import os
+import re
+import socket
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import (
     BeforeValidator,
@@ -40,6 +42,13 @@ SECRET_FIELDS: Final = (
 )
 DATABASE_SCHEMES: Final = ("postgresql", "postgres", "postgresql+asyncpg")
 REDIS_SCHEMES: Final = ("redis", "rediss", "unix")
+#: As libpq has them.
+SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+MAX_PORT: Final = 65_535
+ENCODED: Final = "/, ?, #, @ and : in a name or a password must be percent-encoded"
+_HOST_AND_PORT: Final = re.compile(r"(\[[^\]]+\]|[^:\[\]]+)(?::([^:]*))?")
+_NUMBERS_AND_DOTS: Final = re.compile(r"[0-9.]+")
+_HOST_NAME: Final = re.compile(r"\w([\w.-]*\w)?\.?", re.ASCII)
 OFF: Final = "off"
 # Short keys can be guessed; 16 characters of hex are 64 bits.
 MIN_ADMIN_KEY_CHARACTERS: Final = 16
@@ -66,12 +75,41 @@ class SettingsError(Exception):
         super().__init__("\n".join(f"{name}: {problem}" for name, problem in problems.items()))
 
 
-def _scheme(url: SecretStr) -> str:
-    """Return the scheme of a URL, empty where there is none."""
+# Messages about a URL must not repeat it, nor any piece of it: it holds a password, and where that
+# has characters that should have been encoded, some of it stands where a host or a port should.
+
+
+def _split(url: SecretStr) -> SplitResult:
+    """Return the parts of a URL, without any where it is none."""
     try:
-        return urlsplit(url.get_secret_value()).scheme
+        return urlsplit(url.get_secret_value())
     except ValueError:
-        return ""
+        return urlsplit("")
+
+
+def _query(parts: SplitResult) -> dict[str, str]:
+    if not parts.query:
+        return {}
+    try:
+        values = parse_qs(parts.query, keep_blank_values=True, strict_parsing=True)
+    except ValueError:
+        raise ValueError("its query must be of the form name=value&name=value") from None
+    return {name: value[-1] for name, value in values.items()}
+
+
+def _check_port(port: str) -> None:
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= MAX_PORT):
+        raise ValueError(f"a port must be a number from 1 to {MAX_PORT}; {ENCODED}")
+
+
+def _check_hosts(hosts: str) -> None:
+    """Refuse hosts, each perhaps with a port and separated by commas, that nobody could ask."""
+    for host in hosts.split(","):
+        found = _HOST_AND_PORT.fullmatch(host)
+        if found is None:
+            raise ValueError("its hosts must be of the form host or host:port")
+        if found[2]:
+            _check_port(found[2])
 
 
 class Settings(BaseSettings):
@@ -116,7 +154,8 @@ class Settings(BaseSettings):
     )
     metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = Field(
         default=None,
-        description="Port for `/metrics` alone, without a key. Not set: on the API's, with one.",
+        description="Port for `/metrics` alone, without a key; 0 takes a free one. Not set: on the "
+        "API's, with one.",
     )
     auth: Literal["on", "off"] = Field(
         default="on", description="`off` needs no key, and is refused off loopback."
@@ -239,16 +278,56 @@ class Settings(BaseSettings):
     @field_validator("database_url", "database_ro_url")
     @classmethod
     def _is_postgres_url(cls, value: SecretStr | None) -> SecretStr | None:
-        # The message must not repeat the URL: it holds a password.
-        if value is not None and _scheme(value) not in DATABASE_SCHEMES:
+        if value is None:
+            return None
+        parts = _split(value)
+        if parts.scheme not in DATABASE_SCHEMES:
             raise ValueError("must be a URL that starts with postgresql://")
+        # The driver takes the first @ for the end of the password, and the first / for that of the
+        # hosts.
+        is_cut = "@" in parts.path and "@" not in parts.netloc
+        if is_cut or parts.netloc.count("@") > 1 or parts.fragment:
+            raise ValueError(ENCODED)
+        query = _query(parts)
+        hosts = parts.netloc.rpartition("@")[2]
+        if hosts:
+            _check_hosts(hosts)
+        if "port" in query:
+            for port in query["port"].split(","):
+                _check_port(port)
+        if query.get("sslmode", SSL_MODES[0]) not in SSL_MODES:
+            raise ValueError(f"its sslmode must be one of {', '.join(SSL_MODES)}")
         return value
 
     @field_validator("redis_url")
     @classmethod
     def _is_redis_url(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and _scheme(value) not in REDIS_SCHEMES:
+        if value is None:
+            return None
+        parts = _split(value)
+        if parts.scheme not in REDIS_SCHEMES:
             raise ValueError("must be a URL that starts with redis:// or rediss://")
+        database = _query(parts).get("db")
+        if parts.scheme != "unix":
+            hosts = parts.netloc.rpartition("@")[2]
+            if hosts:
+                _check_hosts(hosts)
+            database = database or parts.path.removeprefix("/")
+        if database and not (database.isascii() and database.isdigit()):
+            raise ValueError("its database must be a number, as in redis://host:6379/0")
+        return value
+
+    @field_validator("host")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        try:
+            # Numbers alone are never the name of a machine.
+            if _NUMBERS_AND_DOTS.fullmatch(value):
+                socket.inet_aton(value)
+            elif _HOST_NAME.fullmatch(value) is None:
+                ip_address(value)
+        except (OSError, ValueError):
+            raise ValueError("must be an address or a name, without a port") from None
         return value
 
     @field_validator("rate_limit")
@@ -275,9 +354,10 @@ class Settings(BaseSettings):
             return None
         try:
             parts = urlsplit(value)
+            is_port = parts.port != 0
         except ValueError:
-            parts = urlsplit("")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+            parts, is_port = urlsplit(""), False
+        if not is_port or parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("must be a URL that starts with http:// or https://")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise ValueError(
@@ -310,6 +390,12 @@ class Settings(BaseSettings):
     def _auth_is_on_off_loopback(self) -> Self:
         if self.auth == "off" and not is_loopback(self.host):
             raise ValueError("AUTH: off is allowed only when HOST is a loopback address")
+        return self
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> Self:
+        if self.port and self.port == self.metrics_port:
+            raise ValueError("METRICS_PORT: must not be PORT; not set, it is on the API's")
         return self
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 import argparse
 
 from app.settings import load_settings, masked
+from app.wiring import model_rules
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -13,6 +14,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print every variable with its value."""
     del arguments
-    for name, value in masked(load_settings()).items():
+    settings = load_settings()
+    # What a setting names must be usable as well.
+    model_rules(settings)
+    for name, value in masked(settings).items():
         print(f"{name}={value}")
     return 0

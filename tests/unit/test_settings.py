@@ -61,12 +61,112 @@ def test_a_file_variant_of_a_setting_that_is_no_secret_is_unknown() -> None:
         ("FOLDLINE_MIN_SEQ_WAIT_MS", "-1"),
         ("FOLDLINE_SHUTDOWN_GRACE_S", "nan"),
         ("FOLDLINE_HOST", ""),
+        ("FOLDLINE_HOST", "256.1.1.1"),
+        ("FOLDLINE_HOST", "1.2.3.4.5"),
+        ("FOLDLINE_HOST", "127.0.0.1:8080"),
+        ("FOLDLINE_HOST", "http://localhost"),
+        ("FOLDLINE_HOST", "two words"),
+        ("FOLDLINE_HOST", "::g"),
+        ("FOLDLINE_SUMMARIZER_URL", "http://host:abc/v1"),
+        ("FOLDLINE_OTLP_ENDPOINT", "http://host:99999"),
         ("FOLDLINE_DATABASE_URL", "mysql://localhost/x"),
         ("FOLDLINE_ADMIN_KEY", "short"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
     assert set(_problems({name: value})) == {name}
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "0", "127.1", "::", "::1", "fe80::1%eth0", "localhost", "a-b.example."]
+)
+def test_an_address_or_a_name_is_listened_on(host: str) -> None:
+    assert load_settings({"FOLDLINE_HOST": host}).host == host
+
+
+def test_metrics_do_not_have_the_port_of_the_api() -> None:
+    problems = _problems({"FOLDLINE_PORT": "9000", "FOLDLINE_METRICS_PORT": "9000"})
+
+    assert set(problems) == {"FOLDLINE_METRICS_PORT"}
+    assert load_settings({"FOLDLINE_PORT": "0", "FOLDLINE_METRICS_PORT": "0"}).metrics_port == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("FOLDLINE_DATABASE_URL", url)
+        for url in (
+            "postgresql://u:hunter2@127.0.0.1:99999/d",
+            "postgresql://u:hunter2@127.0.0.1:0/d",
+            "postgresql://u:hunter2@host:port/d",
+            "postgresql://u:hunter2@one:5432,two:x/d",
+            "postgresql://u:hunter2@one,,two/d",
+            "postgresql://u:hunter2@[::1/d",
+            "postgresql://u:hunter2@::1/d",
+            # The password has a character that should have been encoded.
+            "postgresql://u:/hunter2@host/d",
+            "postgresql://u:hunter2/x@host/d",
+            "postgresql://u:hunter2#x@host/d",
+            "postgresql://u:hunter2?x@host/d",
+            "postgresql://u:hunter2@x@host/d",
+            "postgresql:///d?host=/run&port=hunter2",
+            "postgresql://u:hunter2@host/d?sslmode=perhaps",
+            "postgresql://u:hunter2@host/d?sslmode",
+        )
+    ]
+    + [
+        ("FOLDLINE_REDIS_URL", url)
+        for url in (
+            "redis://:hunter2@x:abc/0",
+            "redis://:hunter2@x:0/0",
+            "redis://:hunter2@x:99999/0",
+            "redis://:hunter2@x/first",
+            "redis://:hunter2@x/0?db=first",
+            "redis://:hunter2/x@host/0",
+            "unix:///run/redis.sock?db=hunter2",
+        )
+    ],
+)
+def test_a_malformed_url_is_refused_by_name_and_nothing_of_it_is_shown(name: str, url: str) -> None:
+    problems = _problems({name: url})
+
+    assert set(problems) == {name}
+    assert "hunter2" not in str(problems)
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("FOLDLINE_DATABASE_URL", url)
+        for url in (
+            "postgresql://",
+            "postgresql:///d",
+            "postgresql://u:p@host:/d",
+            "postgresql+asyncpg://u:p@host:5432/d",
+            "postgresql://u:p%40%2F%23@host/d",
+            "postgresql://u:p@one:5432,two:5433,[::1]:5434/d?target_session_attrs=read-write",
+            "postgresql://u:p@/d?host=/run/postgresql&port=5433",
+            "postgresql://u:p@%2Frun%2Fpostgresql/d",
+            "postgres://u:p@host/d?sslmode=verify-full&sslrootcert=/ca.pem",
+        )
+    ]
+    + [
+        ("FOLDLINE_REDIS_URL", url)
+        for url in (
+            "redis://host",
+            "redis://",
+            "redis://:p@x@host/0",
+            "redis://:p@host:6379/",
+            "rediss://u:p%40@[::1]:6380/15?socket_timeout=1",
+            "unix:///run/redis.sock?db=1",
+            "unix://u:p@/run/redis.sock",
+        )
+    ],
+)
+def test_a_url_that_its_client_understands_is_taken(name: str, url: str) -> None:
+    taken = getattr(load_settings({name: url}), name.removeprefix("FOLDLINE_").lower())
+
+    assert taken.get_secret_value() == url
 
 
 def test_all_problems_are_told_at_once() -> None:

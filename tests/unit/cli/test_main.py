@@ -32,6 +32,24 @@ def test_config_check_names_the_bad_variable(
     assert captured.out == ""
 
 
+@pytest.mark.parametrize("text", [None, "{", "{}"])
+def test_config_check_looks_into_the_file_of_model_rules(
+    text: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rules.json"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setenv("FOLDLINE_MODEL_RULES", str(path))
+
+    assert main(["config", "check"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("FOLDLINE_MODEL_RULES: ")
+    assert captured.out == ""
+
+
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_has_its_module(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
