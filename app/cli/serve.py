@@ -26,12 +26,12 @@ from starlette.datastructures import State
 from starlette.types import Message, Receive, Scope, Send
 
 from app.cli.database import running_database
+from app.cli.migrate import migrate_first
 from app.main import create_app
 from app.observability.listener import listening
 from app.observability.logging import configure_logging
 from app.observability.metrics import Metrics
 from app.settings import PREFIX, Settings, SettingsError, load_settings
-from app.storage.migrate import migrate
 
 log = structlog.get_logger(__name__)
 
@@ -95,8 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         bound_metrics_socket(settings) as metrics_listener,
         running_database(settings) as url,
     ):
-        if settings.migrates_on_start:
-            asyncio.run(migrate(url))
+        migrate_first(settings, url)
         application = create_app(settings.model_copy(update={"database_url": SecretStr(url)}))
         settle_process()
         with answering_scrapes(application.state.metrics, metrics_listener):

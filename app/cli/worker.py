@@ -14,11 +14,11 @@ import structlog
 from pydantic import SecretStr
 
 from app.cli.database import running_database
+from app.cli.migrate import migrate_first
 from app.cli.serve import answering_scrapes, bound_metrics_socket
 from app.observability.logging import configure_logging
 from app.observability.loop_lag import LoopLag
 from app.settings import Settings, load_settings
-from app.storage.migrate import migrate
 from app.wiring import Telemetry, build_parts, build_telemetry
 
 #: Nobody waits for a worker's statement, and a long session takes a while to read.
@@ -47,8 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         answering_scrapes(telemetry.metrics, listener),
         telemetry.tracing(),
     ):
-        if settings.migrates_on_start:
-            asyncio.run(migrate(url))
+        migrate_first(settings, url)
         asyncio.run(_work(settings.model_copy(update={"database_url": SecretStr(url)}), telemetry))
     return 0
 

@@ -1,24 +1,27 @@
 """Bring a database's schema to the newest revision; safe when several processes try at once.
 
-The revisions, and how each of them runs, are in `migrations/`. Behind PgBouncer a session's lock
-means nothing: give the URL of Postgres itself.
+A schema that is newer than this release is left as it is: the release works on it, which is how one
+rolls back. The revisions, and how each of them runs, are in `migrations/`. Behind PgBouncer a
+session's lock means nothing: give the URL of Postgres itself.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from re import fullmatch
 from typing import Final
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 import app
-from app.core.errors import StorageUnavailableError
+from app.core.errors import StorageError, StorageUnavailableError
 from app.storage.errors import checkout_errors, storage_errors
 from app.storage.pool import create_engine
 
@@ -34,23 +37,27 @@ ATTEMPTS: Final = 5
 RETRY_AFTER_S: Final = 2.0
 
 
-async def migrate(url: str) -> None:
+async def migrate(url: str) -> str | None:
     """Run every revision that the database lacks; each commits on its own.
+
+    Returns:
+        The revision that the schema is at: the newest of this release, or a newer one.
 
     Raises:
         StorageUnavailableError: not reachable, or a lock was not free for several attempts.
-        StorageError: a revision failed; those before it stand.
+        StorageError: a revision failed, and those before it stand; or the revision of the schema
+            is of no release.
     """
-    for attempt in range(1, ATTEMPTS + 1):
+    attempt = 1
+    while True:
         try:
             async with migration_connection(url) as connection:
-                await connection.run_sync(_upgrade_to_head)
+                return await connection.run_sync(_upgrade_to_head)
         except StorageUnavailableError:
             if attempt == ATTEMPTS:
                 raise
             await asyncio.sleep(RETRY_AFTER_S)
-        else:
-            return
+        attempt += 1
 
 
 @asynccontextmanager
@@ -87,14 +94,17 @@ async def current_revision(engine: AsyncEngine) -> str | None:
     """
     with storage_errors(), checkout_errors():
         async with engine.connect() as connection:
-            return await connection.run_sync(
-                lambda sync: MigrationContext.configure(sync).get_current_revision()
-            )
+            return await connection.run_sync(_revision_of)
 
 
 def head_revision() -> str | None:
     """Return the newest revision that this release knows."""
     return ScriptDirectory.from_config(alembic_config()).get_current_head()
+
+
+def is_newer(revision: str) -> bool:
+    """Tell whether a revision comes after all that this release knows: they are numbered."""
+    return fullmatch("[0-9]{4}", revision) is not None and revision > (head_revision() or "")
 
 
 def older_revisions() -> frozenset[str]:
@@ -123,7 +133,30 @@ async def _try_lock(connection: AsyncConnection) -> bool:
     return bool(taken)
 
 
-def _upgrade_to_head(connection: Connection) -> None:
+def _upgrade_to_head(connection: Connection) -> str | None:
     config = alembic_config()
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    revision = _revision_of(connection)
+    # What was read opened a transaction; each revision has one of its own.
+    connection.rollback()
+    if revision is not None and is_newer(revision):
+        return revision
+    # Alembic would take more for one: `head`, a beginning.
+    if revision not in {None, head_revision(), *older_revisions()}:
+        raise StorageError(f"the schema cannot be migrated: no release has a revision {revision!r}")
+    with _alembic_errors():
+        command.upgrade(config, "head")
+    return head_revision()
+
+
+def _revision_of(connection: Connection) -> str | None:
+    with _alembic_errors():
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+@contextmanager
+def _alembic_errors() -> Iterator[None]:
+    try:
+        yield
+    except CommandError as error:
+        raise StorageError(f"the schema cannot be migrated: {error}") from error
