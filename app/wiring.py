@@ -416,7 +416,7 @@ def _parts(
         stream_events=streams,
         verify_sessions=VerifySessions(
             database=database,
-            checks=PgLogChecks(preparer.derive, preparer.stored_hash),
+            checks=PgLogChecks(preparer.derive, preparer.read_again),
             compile_context=compile_context,
             formats=FORMATS,
             rules=rules,

@@ -6,7 +6,7 @@ is.
 """
 
 from app.ports.base import Clock, Connection, Database, SessionKey, TokenCounter, TokenMemory
-from app.ports.checks import Finding, LogCheck, LogChecks, RecordedReply
+from app.ports.checks import BodyAgain, Finding, LogCheck, LogChecks, RecordedReply
 from app.ports.compactions import (
     CompactionCounters,
     CompactionRead,
@@ -57,6 +57,7 @@ __all__ = [
     "ApiKeys",
     "AuditEntry",
     "AuditLog",
+    "BodyAgain",
     "CacheUse",
     "CacheUses",
     "ClaimLimits",

@@ -1,10 +1,12 @@
 """What re-checks a stored session finds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from app.core.canonical import Json
+from app.core.events import Event
 from app.core.lanes import Lane
 from app.ports.base import Connection, SessionKey
 
@@ -18,6 +20,19 @@ class Finding:
     #: Where, if it is one event's.
     seq: int | None
     detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyAgain:
+    """What a stored event's body says, read again."""
+
+    #: With its tokens, without its place in the log.
+    event: Event
+    body_hash: bytes
+    #: What may be stored of it.
+    state_delta: Mapping[str, Json]
+    #: Without a time in its body the server gave it one.
+    has_timestamp: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from app.core.tokens import part_tokens
 from app.formats.adk import ParsedEvent, parse_event
 from app.formats.fields import Notes, pointer_to
 from app.formats.sources import Source
-from app.ports import TokenCounter
+from app.ports import BodyAgain, TokenCounter
 
 NATIVE: Final = "native"
 ADK: Final = "adk"
@@ -174,15 +174,24 @@ class EventPreparer:
             return raw
         return self._converters[source_format](raw, agent=author)[item_part]
 
-    def stored_hash(self, raw: str, source_format: str, item_part: int, author: str) -> bytes:
-        """Return the hash of a stored event's body, from its text."""
-        return body_hash(
-            self.source_event(
-                raw=parse_json(raw),
-                source_format=source_format,
-                item_part=item_part,
-                author=author,
-            )
+    def read_again(self, raw: str, source_format: str, item_part: int, author: str) -> BodyAgain:
+        """Return what a stored event's body says, from its text.
+
+        Args:
+            raw: the text.
+            source_format: of the text.
+            item_part: its number within its item.
+            author: as it is stored; what a model said in an imported item tells nobody's name.
+        """
+        body = self.source_event(
+            raw=parse_json(raw), source_format=source_format, item_part=item_part, author=author
+        )
+        parsed = parse_event(body, allow_markers=True)
+        return BodyAgain(
+            event=self._with_tokens(parsed.event),
+            body_hash=body_hash(body),
+            state_delta=without_temp(parsed.state_delta),
+            has_timestamp=parsed.has_timestamp,
         )
 
     def derive(self, raw: str, source_format: str, item_part: int) -> Event:
@@ -193,9 +202,11 @@ class EventPreparer:
         body = self.source_event(
             raw=parse_json(raw), source_format=source_format, item_part=item_part, author=""
         )
-        event = parse_event(body, allow_markers=True).event
-        tokens = tuple(part_tokens(part, self._tokens.count) for part in event.parts)
-        return replace(event, part_tokens=tokens)
+        return self._with_tokens(parse_event(body, allow_markers=True).event)
+
+    def _with_tokens(self, event: Event) -> Event:
+        count = self._tokens.count
+        return replace(event, part_tokens=tuple([part_tokens(part, count) for part in event.parts]))
 
     def _bodies(self, batch: SentBatch, notes: list[Note]) -> Iterator["_Body"]:
         for number, item in enumerate(batch.items):

@@ -2,33 +2,44 @@
 
 The log is read in chunks, on one snapshot, so that memory stays flat whatever the session's size.
 What was decided at append against earlier events is not decided again, since an older release may
-have decided otherwise; it is checked for leading somewhere.
+have decided otherwise; it is checked for leading somewhere. `event_checks.py` has the rows of
+events and calls; here are the lanes, the answers, and the session's own rows.
+
+Nothing can be compared with what a caller gave beside the log (`app_name`, `user_id`, `metadata`,
+`ttl_s`, a policy given at creation, the state to begin with), with the server's times and random
+ids, and with what the planner of folds remembers (`is_invocation_complete`, `invocations_new`,
+`tokens_tried`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, LiteralString
 from uuid import UUID
 
-from app.core.contents import FunctionCall
+from app.core.branch import tagged_segments
+from app.core.canonical import Json, canonical_json
 from app.core.copying import replace
-from app.core.events import Event, Fold, Rewind
+from app.core.events import Event, Fold, PolicyChange, Rewind
+from app.core.ids import session_uid
 from app.core.index import Index, resolve
 from app.core.lanes import Lane
-from app.core.ranges import Silent, of_seqs
+from app.core.ranges import Ranges, Silent, contains, of_seqs
+from app.core.session_state import evolve, split_state
 from app.ports import Finding, LogCheck, RecordedReply, SessionKey
 from app.storage.codec import (
-    DERIVED_VERSION,
+    SCHEMA_VERSION,
     Derive,
-    pack_derived,
     pack_index,
     pack_multirange,
     tells_counts,
-    tokens_of,
     unpack_event,
     unpack_index,
+    unpack_json,
+    unpack_multirange,
+    unpack_replies,
 )
 from app.storage.connection import PgConnection, Row, fetch, fetch_one
+from app.storage.event_checks import LanesSoFar, ReadAgain, check_event
 from app.storage.markers import LoggedMarker, logged_markers, shown_lanes
 
 #: Events of one chunk: a body may be a megabyte.
@@ -41,15 +52,21 @@ MAX_FIRST_REPLIES: Final = 50
 MAX_NEWEST_REPLIES: Final = 5
 HEAD_DIGITS: Final = 24
 
-#: Returns the hash of a stored event's body from its text, source format, number within its item
-#: and author.
-HashOf = Callable[[str, str, int, str], bytes]
+#: What a damaged row may raise when it is read.
+_UNREADABLE: Final = (ValueError, KeyError, IndexError, TypeError)
 
 
 @dataclass(slots=True)
 class _Sums:
     """What the chunks add up to."""
 
+    lanes: LanesSoFar
+    #: Session-scoped, by the deltas that are not rewound.
+    state: dict[str, Json]
+    rewound: Ranges
+    #: As the newest event of one says it; None where there is none.
+    policy: Json = None
+    is_readable: bool = True
     last_seq: int = 0
     tokens: int = 0
     size_bytes: int = 0
@@ -58,8 +75,27 @@ class _Sums:
     newest_replies: list[RecordedReply] = field(default_factory=list)
     replies: int = 0
 
-    def add_reply(self, reply: RecordedReply) -> None:
-        """Remember a reply, if it is one of those."""
+    def add(self, row: Row, event: Event, delta: Mapping[str, Json]) -> None:
+        """Take an event in that could be read."""
+        self.lanes.add(event, [row["lane"], *(row["section_lanes"] or ())])
+        self.folds += isinstance(event.marker, Fold)
+        if isinstance(event.marker, PolicyChange):
+            # The service wrote it, and so knows its shape.
+            self.policy = unpack_json(row["raw"])["actions"]["policy"]
+        if delta and not contains(self.rewound, event.seq):
+            self.state = evolve(self.state, split_state(delta).session)
+        if event.compiled_fingerprint and event.compiled_seq is not None and event.marker is None:
+            self._add_reply(
+                RecordedReply(
+                    seq=event.seq,
+                    author=event.author,
+                    lane=event.lane,
+                    compiled_seq=event.compiled_seq,
+                    fingerprint=event.compiled_fingerprint,
+                )
+            )
+
+    def _add_reply(self, reply: RecordedReply) -> None:
         self.replies += 1
         place = (reply.author, reply.lane, reply.fingerprint[:HEAD_DIGITS])
         if len(self.first_replies) < MAX_FIRST_REPLIES:
@@ -70,10 +106,10 @@ class _Sums:
 class PgLogChecks:
     """:class:`app.ports.LogChecks` on Postgres."""
 
-    def __init__(self, derive: Derive, hash_of: HashOf) -> None:
-        """Take what derives an event from its text, and what hashes its body."""
+    def __init__(self, derive: Derive, read_again: ReadAgain) -> None:
+        """Take what derives an event of an older release, and what reads a body again."""
         self._derive = derive
-        self._hash_of = hash_of
+        self._read_again = read_again
 
     async def sessions(
         self,
@@ -98,20 +134,17 @@ class PgLogChecks:
         session = await fetch_one(connection, _SESSION, key.uid)
         if session is None:
             return None
+        lane_rows = await fetch(connection, _LANES, key.uid)
+        sums = await _nothing_yet(connection, key, session, lane_rows)
         findings: list[Finding] = []
-        sums = _Sums()
         while len(findings) < MAX_FINDINGS:
             rows = await fetch(connection, _CHUNK, key.uid, sums.last_seq, CHUNK_EVENTS)
             if not rows:
                 break
-            calls = await fetch(connection, _CALLS, key.uid, rows[0]["seq"], rows[-1]["seq"])
-            calls_by_seq: dict[int, set[tuple[int, str, str]]] = {}
-            for call in calls:
-                told = (call["part_index"], call["call_id"], call["name"])
-                calls_by_seq.setdefault(call["seq"], set()).add(told)
-            for row in rows:
-                findings += self._check_event(row, sums, calls_by_seq.get(row["seq"], set()))
+            findings += await self._check_chunk(connection, key, rows, sums)
         findings += await self._check_session(connection, key, session, sums)
+        if sums.last_seq == session["head_seq"]:
+            findings += _check_lanes(lane_rows, sums)
         replies = {reply.seq: reply for reply in sums.first_replies.values()}
         replies |= {reply.seq: reply for reply in sums.newest_replies}
         return LogCheck(
@@ -123,8 +156,26 @@ class PgLogChecks:
 
     # Events
 
+    async def _check_chunk(
+        self, connection: PgConnection, key: SessionKey, rows: Sequence[Row], sums: _Sums
+    ) -> list[Finding]:
+        calls_by_seq: dict[int, list[Row]] = {}
+        for call in await fetch(connection, _CALLS, key.uid, rows[0]["seq"], rows[-1]["seq"]):
+            calls_by_seq.setdefault(call["seq"], []).append(call)
+        owner_seqs = {seq for row in rows for seq in row["owner_seqs"] or () if seq is not None}
+        found = await fetch(connection, _OWNED, key.uid, sorted(owner_seqs)) if owner_seqs else ()
+        owned = {(call["seq"], call["part_index"]): call for call in found}
+        findings: list[Finding] = []
+        for row in rows:
+            findings += self._check_event(row, sums, calls_by_seq.get(row["seq"], []), owned)
+        return findings
+
     def _check_event(
-        self, row: Row, sums: _Sums, calls: set[tuple[int, str, str]]
+        self,
+        row: Row,
+        sums: _Sums,
+        calls: Sequence[Row],
+        owned: Mapping[tuple[int, int], Row],
     ) -> Iterable[Finding]:
         seq = row["seq"]
         if seq != sums.last_seq + 1:
@@ -134,36 +185,22 @@ class PgLogChecks:
         sums.last_seq = seq
         sums.tokens += row["tokens"]
         sums.size_bytes += len(row["raw"].encode())
-        if row["branch"] is None:
+        lane = sums.lanes.stored.get(row["lane"])
+        if lane is None:
             yield Finding(kind="lane", seq=seq, detail=f"there is no lane {row['lane']}")
             return
-        lane = Lane(
-            row["isolation_scope"], row["branch"], tuple(row["tool_names"]), row["node_path"]
-        )
         try:
             event = unpack_event(row, lane, self._derive)
-            derived = self._derive(row["raw"], row["source_format"], row["item_part"])
-            body_hash = self._hash_of(
+            again = self._read_again(
                 row["raw"], row["source_format"], row["item_part"], row["author"]
             )
+            delta = unpack_json(row["state_delta"]) or {}
         except Exception as error:  # noqa: BLE001  whatever a damaged row does
+            sums.is_readable = False
             yield Finding(kind="unreadable", seq=seq, detail=type(error).__name__)
             return
-        sums.folds += isinstance(event.marker, Fold)
-        if body_hash != row["body_hash"]:
-            yield Finding(kind="body_hash", seq=seq, detail="the body is not what was appended")
-        yield from _check_derived(row, event, derived)
-        yield from _check_calls(event, calls)
-        if event.compiled_fingerprint and event.compiled_seq is not None and event.marker is None:
-            sums.add_reply(
-                RecordedReply(
-                    seq=seq,
-                    author=event.author,
-                    lane=lane,
-                    compiled_seq=event.compiled_seq,
-                    fingerprint=event.compiled_fingerprint,
-                )
-            )
+        yield from check_event(row, event, again, lanes=sums.lanes, calls=calls, owned=owned)
+        sums.add(row, event, delta)
 
     # The session's row, and what goes over the whole log
 
@@ -179,6 +216,10 @@ class PgLogChecks:
                 Finding(kind="head", seq=session["head_seq"], detail=detail.format(sums.last_seq))
             )
             return findings
+        findings += _check_row(key, session, sums)
+        if not sums.is_readable:
+            # What goes over the whole log would stumble over the same.
+            return findings
         markers = await logged_markers(connection, key)
         findings += _check_index(session, markers)
         findings += await _check_counters(connection, key, session, sums, markers)
@@ -188,33 +229,86 @@ class PgLogChecks:
         return findings
 
 
-def _check_derived(row: Row, event: Event, derived: Event) -> Iterable[Finding]:
-    seq = row["seq"]
-    if row["kind"] != event.kind:
-        yield Finding(kind="kind", seq=seq, detail=f"{row['kind']} is told of a {event.kind}")
-    if row["derived_version"] == DERIVED_VERSION and row["derived"] != pack_derived(derived):
-        yield Finding(kind="derived", seq=seq, detail="what is derived is not of this body")
-    if row["derived_version"] == DERIVED_VERSION and row["tokens"] != tokens_of(event):
-        detail = f"{row['tokens']} tokens are told of {tokens_of(event)}"
-        yield Finding(kind="tokens", seq=seq, detail=detail)
-    owners = [None if owner is None else owner.seq for owner in event.owners]
-    if (row["owner_seqs"] or []) != owners:
-        yield Finding(kind="owners", seq=seq, detail="the owners are told in two ways")
-    if any(owner is not None and not 0 < owner < seq for owner in owners):
-        yield Finding(kind="owners", seq=seq, detail="an owner does not stand before its response")
+async def _nothing_yet(
+    connection: PgConnection, key: SessionKey, session: Row, lane_rows: Sequence[Row]
+) -> _Sums:
+    stored = {row["lane"]: _lane(row) for row in lane_rows}
+    tags = {tag for lane in stored.values() for _, tag in tagged_segments(lane.branch)}
+    first_calls = await fetch(connection, _FIRST_CALLS, key.uid, sorted(tags)) if tags else ()
+    return _Sums(
+        lanes=LanesSoFar(stored, {row["call_id"]: row["seq"] for row in first_calls}),
+        state=unpack_json(session["base_state"]) or {},
+        rewound=unpack_multirange(session["rewound"]),
+    )
 
 
-def _check_calls(event: Event, calls: set[tuple[int, str, str]]) -> Iterable[Finding]:
-    if event.marker is not None:
-        expected = set()
-    else:
-        expected = {
-            (number, part.id or "", part.name)
-            for number, part in enumerate(event.parts)
-            if isinstance(part, FunctionCall)
-        }
-    if calls != expected:
-        yield Finding(kind="calls", seq=event.seq, detail="the calls are not those of the body")
+def _lane(row: Row) -> Lane:
+    return Lane(row["isolation_scope"], row["branch"], tuple(row["tool_names"]), row["node_path"])
+
+
+def _check_row(key: SessionKey, session: Row, sums: _Sums) -> Iterable[Finding]:
+    """Yield what is wrong with the session's own rows, beside index and counters."""
+    expires = (session["ttl_s"] is None, session["expires_at"] is None)
+    is_fork = session["forked_from"] is not None
+    policy = unpack_json(session["policy"])
+    checks = (
+        ("session", "the uid is not of this tenant and id", _is_named(key)),
+        ("session", "its shape is of no release", session["schema_version"] == SCHEMA_VERSION),
+        (
+            "session",
+            "bytes are counted beyond the head",
+            session["bytes_at_seq"] <= session["head_seq"],
+        ),
+        ("session", "no event is of the invocation that began last", session["has_invocation"]),
+        # The policy of a fork is its original's, of whenever it was made.
+        (
+            "policy",
+            "the policy is not what its newest event says",
+            is_fork or sums.policy is None or _is_same(policy or {}, sums.policy),
+        ),
+        (
+            "details",
+            "their shape is of no release",
+            session["details_version"] in (None, SCHEMA_VERSION),
+        ),
+        ("details", "whether it expires is told in two ways", expires[0] == expires[1]),
+        (
+            "state",
+            "the state is not what the deltas make",
+            not sums.is_readable
+            or not session["has_details"]
+            or _is_same(unpack_json(session["state"]), sums.state),
+        ),
+    )
+    for kind, detail, is_sound in checks:
+        if not is_sound:
+            yield Finding(kind=kind, seq=None, detail=detail)
+
+
+def _is_named(key: SessionKey) -> bool:
+    return key.uid == session_uid(key.tenant_id, key.session_id)
+
+
+def _is_same(told: Json, made: Json) -> bool:
+    """Tell whether two objects are the same text, whatever the order of their keys."""
+    if not (isinstance(told, dict) and isinstance(made, dict)):
+        return False
+    return canonical_json(dict(sorted(told.items()))) == canonical_json(dict(sorted(made.items())))
+
+
+def _check_lanes(lane_rows: Sequence[Row], sums: _Sums) -> Iterable[Finding]:
+    for row in lane_rows:
+        number = row["lane"]
+        if row["first_seq"] != sums.lanes.first_seqs.get(number):
+            detail = f"lane {number} does not begin where its first event stands"
+            yield Finding(kind="lane", seq=row["first_seq"], detail=detail)
+        try:
+            is_same = unpack_replies(row["replies"]) == sums.lanes.replies.get(number, {})
+        except _UNREADABLE:
+            is_same = False
+        if not is_same:
+            detail = f"the newest replies of lane {number} are others than it says"
+            yield Finding(kind="lane", seq=row["last_seq"], detail=detail)
 
 
 def _check_index(session: Row, markers: Sequence[LoggedMarker]) -> Iterable[Finding]:
@@ -225,7 +319,7 @@ def _check_index(session: Row, markers: Sequence[LoggedMarker]) -> Iterable[Find
             stored = _as_of_today(stored, index, markers)
         is_same = pack_index(stored) == pack_index(index)
         lanes = list(shown_lanes(index, markers))
-    except (ValueError, KeyError, IndexError, TypeError):
+    except _UNREADABLE:
         yield Finding(kind="index", seq=None, detail="the index cannot be read")
         return
     pairs: list[tuple[str, Any, Any]] = [
@@ -309,29 +403,59 @@ _SESSION: Final[LiteralString] = """
     SELECT
         s.head_seq, s.index::text AS index, s.live::text AS live, s.rewound::text AS rewound,
         s.fold_seqs, s.fold_lanes, s.last_rewind_seq, s.tokens_raw, s.compactions, s.live_events,
-        s.tokens_live, s.bytes_raw, s.bytes_at_seq,
-        EXISTS (SELECT FROM session_details AS d WHERE d.session_uid = $1) AS has_details
+        s.tokens_live, s.bytes_raw, s.bytes_at_seq, s.schema_version, s.policy::text AS policy,
+        d.session_uid IS NOT NULL AS has_details, d.base_state::text AS base_state,
+        d.state::text AS state, d.ttl_s, d.expires_at, d.forked_from,
+        d.schema_version AS details_version,
+        s.invocation_id = '' OR EXISTS (
+            SELECT
+            FROM events AS e
+            WHERE e.session_uid = $1 AND e.invocation_id = s.invocation_id
+        ) AS has_invocation
     FROM sessions AS s
+    LEFT JOIN session_details AS d ON d.session_uid = s.session_uid
     WHERE s.session_uid = $1
+"""
+
+_LANES: Final[LiteralString] = """
+    SELECT
+        lane, isolation_scope, branch, tool_names, node_path, first_seq, last_seq,
+        replies::text AS replies
+    FROM lanes
+    WHERE session_uid = $1
+    ORDER BY lane
+"""
+
+_FIRST_CALLS: Final[LiteralString] = """
+    SELECT call_id, min(seq) AS seq
+    FROM calls
+    WHERE session_uid = $1 AND call_id = ANY ($2::text[])
+    GROUP BY call_id
 """
 
 _CHUNK: Final[LiteralString] = """
     SELECT
-        e.seq, e.id, e.kind, e.lane, e.author, e.invocation_id, e.event_at, e.tokens, e.raw,
-        e.source_format, e.item_part, e.body_hash, e.derived, e.derived_version, e.resolved,
-        e.owner_seqs, e.requested_ids::text AS requested_ids, e.marker,
-        l.isolation_scope, l.branch, l.tool_names, l.node_path
-    FROM events AS e
-    LEFT JOIN lanes AS l ON l.session_uid = e.session_uid AND l.lane = e.lane
-    WHERE e.session_uid = $1 AND e.seq > $2
-    ORDER BY e.seq
+        seq, id, kind, lane, author, invocation_id, event_at, tokens, raw, source_format, item_part,
+        body_hash, derived, derived_version, resolved, owner_seqs,
+        requested_ids::text AS requested_ids, marker, section_lanes,
+        state_delta::text AS state_delta, cache_record, schema_version
+    FROM events
+    WHERE session_uid = $1 AND seq > $2
+    ORDER BY seq
     LIMIT $3
 """
 
 _CALLS: Final[LiteralString] = """
-    SELECT seq, part_index, call_id, name
+    SELECT seq, part_index, call_id, name, lane, author, response_seq, has_args
     FROM calls
     WHERE session_uid = $1 AND seq >= $2 AND seq <= $3
+    ORDER BY seq, part_index
+"""
+
+_OWNED: Final[LiteralString] = """
+    SELECT seq, part_index, call_id, name, lane, author
+    FROM calls
+    WHERE session_uid = $1 AND seq = ANY ($2::bigint[])
     ORDER BY seq, part_index
 """
 
@@ -374,7 +498,16 @@ _ANSWERS_OF_NOTHING: Final[LiteralString] = """
     SELECT a.answer_seq AS seq
     FROM answers AS a
     LEFT JOIN events AS e ON e.session_uid = a.session_uid AND e.seq = a.answer_seq
-    WHERE a.session_uid = $1 AND NOT coalesce(a.call_seq = ANY (e.owner_seqs), false)
+    WHERE
+        a.session_uid = $1
+        AND NOT EXISTS (
+            SELECT
+            FROM json_array_elements(e.resolved::json -> 1) AS owner (value)
+            WHERE
+                json_typeof(owner.value) = 'array'
+                AND (owner.value ->> 0)::bigint = a.call_seq
+                AND (owner.value ->> 1)::integer = a.call_part
+        )
     LIMIT 3
 """
 

@@ -13,7 +13,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from app.core.ids import session_uid
 from app.services.verify_sessions import SessionReport
+from app.storage import tables
 from app.storage.embedded_cluster import _installed
 from app.storage.migrate import migrate
 from app.wiring import build
@@ -255,6 +257,190 @@ async def test_every_kind_of_damage_is_named(api: Api, url: str) -> None:
     ]
     assert missed == []
     assert found[name_of(whole)].findings == ()
+
+
+async def thorough(api: Api) -> str:
+    """An eventful session that also has what is rarely there."""
+    path = await eventful(api)
+    asked = {"requested_tool_confirmations": {"c2": {"hint": "sure?"}}}
+    cache = {"fingerprint": "f", "contents_count": 2}
+    await api.append(
+        path,
+        user("then", timestamp="2026-11-30T12:00:00Z"),
+        call("refund", "c2", {"order": "58-1140"}),
+        {**response("refund", "c2", {}), "actions": asked},
+        {**model("in a tool"), "branch": "refund@c2"},
+        {**model("cached"), "cache_metadata": cache},
+    )
+    items = [
+        {"role": "user", "content": [{"type": "text", "text": "imported"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "imported too"}]},
+    ]
+    body = {"format": "anthropic", "items": items}
+    assert (await api.post(f"{path}/events", body)).status_code == 201
+    assert (await api.patch(path, {"policy": {"pins": {"max_tokens": 9}}, "ttl_s": 99})).is_success
+    return path
+
+
+#: By table and column: what it is changed to, and in which row. Of the tables of a session, every
+#: column is here or below.
+COLUMNS: Final = {
+    "events": {
+        "seq": ("99", "seq = 23"),
+        "id": ("'e0'", "seq = 1"),
+        "kind": ("'pin'", "seq = 3"),
+        "lane": ("2", "seq = 3"),
+        "author": ("'ada'", "seq = 3"),
+        "invocation_id": ("'i2'", "seq = 1"),
+        "event_at": ("0", "seq = 17"),
+        "tokens": ("0", "seq = 3"),
+        "raw": ("replace(raw, '58', '59')", "seq = 3"),
+        "source_format": ("'gemini'", "seq = 22"),
+        "item_part": ("1", "seq = 3"),
+        "body_hash": ("decode('00', 'hex')", "seq = 3"),
+        "derived": ("replace(derived, '58', '59')", "seq = 3"),
+        "resolved": ("replace(resolved, '[[2,1,1]', '[[2,0,1]')", "seq = 2"),
+        "owner_seqs": ("'{3}'", "seq = 5"),
+        "requested_ids": ("NULL", "seq = 19"),
+        "marker": ("replace(marker, 'An order', 'No order')", "seq = 9"),
+        "section_lanes": ("'{2}'", "seq = 9"),
+        "state_delta": ("""'{"k":3}'""", "seq = 7"),
+        "cache_record": ("NULL", "seq = 21"),
+        "schema_version": ("9", "seq = 3"),
+    },
+    "calls": {
+        "seq": ("3", "seq = 4"),
+        "part_index": ("1", "seq = 4"),
+        "call_id": ("'c9'", "seq = 4"),
+        "name": ("'find'", "seq = 4"),
+        "lane": ("2", "seq = 4"),
+        "author": ("'other'", "seq = 4"),
+        "response_seq": ("2", "seq = 4"),
+        "has_args": ("false", "seq = 4"),
+    },
+    "answers": {
+        "call_seq": ("2", "call_seq = 4"),
+        "call_part": ("1", "call_seq = 4"),
+        "answer_seq": ("6", "call_seq = 4"),
+    },
+    "lanes": {
+        "lane": ("9", "branch = 'root.a'"),
+        "isolation_scope": ("'t'", "branch = 'root.a'"),
+        "branch": ("'root.b'", "branch = 'root.a'"),
+        "tool_names": ("'{}'", "branch = 'refund@c2'"),
+        "node_path": ("'n'", "branch = 'root.a'"),
+        "first_seq": ("1", "branch = 'root.a'"),
+        "last_seq": ("1", "branch = ''"),
+        "replies": ("'{}'", "branch = ''"),
+    },
+    "sessions": {
+        "tenant_id": ("'other'", ""),
+        "session_id": ("session_id || '2'", ""),
+        "head_seq": ("head_seq + 1", ""),
+        "live": ("'{[1,)}'", ""),
+        "rewound": ("'{}'", ""),
+        "fold_seqs": ("'{}'", ""),
+        "fold_lanes": ("'{7}'", ""),
+        "index": ("'[[],[]]'", ""),
+        "last_rewind_seq": ("0", ""),
+        "tokens_raw": ("tokens_raw + 1", ""),
+        "compactions": ("5", ""),
+        "policy": ("NULL", ""),
+        "schema_version": ("9", ""),
+        "live_events": ("0", ""),
+        "tokens_live": ("0", ""),
+        "invocation_id": ("'i9'", ""),
+        "bytes_raw": ("0", ""),
+        "bytes_at_seq": ("head_seq + 1", ""),
+    },
+    "session_details": {
+        "base_state": ("""'{"j":1}'""", ""),
+        "state": ("""'{"k":7}'""", ""),
+        "ttl_s": ("NULL", ""),
+        "expires_at": ("NULL", ""),
+        "schema_version": ("9", ""),
+    },
+}
+#: By table and column: why nothing can be compared with it.
+NOT_COMPARED: Final = {
+    "events": {
+        "derived_version": "says which release derived; another one's row is derived again",
+        "created_at": "the server's time",
+    },
+    "sessions": {
+        "app_name": "the caller's",
+        "user_id": "the caller's",
+        "incarnation": "random",
+        "updated_at": "the server's time",
+        "is_invocation_complete": "what the planner remembers",
+        "invocations_new": "what the planner remembers",
+        "tokens_tried": "what the planner remembers",
+    },
+    "session_details": {
+        "metadata": "the caller's",
+        "forked_from": "the caller's",
+        "created_at": "the server's time",
+    },
+}
+
+
+def test_every_column_of_a_session_is_compared_or_said_not_to_be() -> None:
+    for name, columns in COLUMNS.items():
+        known = {column.name for column in tables.metadata.tables[name].columns}
+        named = [*columns, *NOT_COMPARED.get(name, {})]
+        # What a row is a session's by is compared with the sessions: `strays`.
+        assert sorted([*named, "session_uid"]) == sorted(known), name
+
+
+def _change(table: str, column: str, value: str, where: str) -> str:
+    return f"UPDATE {table} SET {column} = {value} WHERE session_uid = $1{where}"  # noqa: S608
+
+
+async def test_a_change_of_any_column_is_found(api: Api, url: str) -> None:
+    changed = {
+        f"{table}.{column}": (await thorough(api), table, column, value, which)
+        for table, columns in COLUMNS.items()
+        for column, (value, which) in columns.items()
+    }
+    whole = await thorough(api)
+    before = await reports(url)
+    assert {name: each.findings for name, each in before.items() if each.findings} == {}
+    for path, table, column, value, which in changed.values():
+        where = f" AND {which}" if which else ""
+        await damage(url, path, _change(table, column, value, where))
+
+    found = {each.key.uid: each for each in (await reports(url)).values()}
+
+    missed = [
+        name
+        for name, (path, *_) in changed.items()
+        if not found[session_uid("default", name_of(path))].findings
+    ]
+    assert missed == []
+    assert found[session_uid("default", name_of(whole))].findings == ()
+
+
+async def test_what_a_row_says_of_its_event_is_named_by_its_column(api: Api, url: str) -> None:
+    named = ("author", "invocation_id", "event_at", "item_part", "state_delta", "requested_ids")
+    paths = {column: await thorough(api) for column in named}
+    for column, path in paths.items():
+        value, which = COLUMNS["events"][column]
+        await damage(url, path, _change("events", column, value, f" AND {which}"))
+
+    found = await reports(url)
+
+    assert all(column in kinds(found[name_of(path)]) for column, path in paths.items())
+
+
+async def test_a_call_and_its_result_may_be_of_one_event(api: Api, url: str) -> None:
+    path = await api.session()
+    both = call("track", "c1", {})
+    both["content"]["parts"] += response("track", "c1", {})["content"]["parts"]
+    await api.append(path, user("Where is it?"), both)
+
+    (report,) = (await reports(url)).values()
+
+    assert report.findings == ()
 
 
 async def test_a_log_that_was_rewritten_consistently_breaks_the_chain(api: Api, url: str) -> None:
