@@ -61,6 +61,7 @@ from app.services.manage_keys import ManageKeys
 from app.services.manage_tenants import ManageTenants
 from app.services.pin_events import PinEvents
 from app.services.prepare_events import BatchLimits, EventPreparer
+from app.services.prove_replies import ProveReplies
 from app.services.read_audit import ReadAudit
 from app.services.read_events import ReadEvents
 from app.services.read_for_compile import ReadForCompile
@@ -417,9 +418,7 @@ def _parts(
         verify_sessions=VerifySessions(
             database=database,
             checks=PgLogChecks(preparer.derive, preparer.read_again),
-            compile_context=compile_context,
-            formats=FORMATS,
-            rules=rules,
+            prove=ProveReplies(compile_context=compile_context, formats=FORMATS, rules=rules),
         ),
         resume_invocation=ResumeInvocation(
             database=database, log=log, preparer=preparer, read_events=read_events

@@ -1,42 +1,26 @@
 """Re-check stored sessions: after a restore, after a fault, or because someone wants to know.
 
-Beside what the storage compares, the fingerprints that replies recorded are proved: what was
-compiled for a reply is compiled again, and must hash to what the reply says. The options of that
-compile are not stored, but the fingerprint's head tells format and model, and stands for tools and
-system text; whether an agent was named, and how others are told of, is tried out. A reply whose
-compile had options that are not known is counted as not proved. It is a finding only where another
-reply of the same reader and head was proved: then the log before it is another than the one that it
-answered, or it was cut for a budget that the caller named.
+Beside what the storage compares, the fingerprints that replies recorded are proved
+(`prove_replies.py`). One that is not is counted, and is a finding only where nothing that a caller
+may have asked for explains it, and another reply of the same reader and head was proved: then the
+log before it is another than the one that it answered.
 """
 
-import hashlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-from app.core.compile.inputs import CompileOptions, Format
-from app.core.compile.render import chained_parts
+from app.core.compile.inputs import CompileOptions
 from app.core.copying import replace
-from app.core.errors import FoldlineError, SessionNotFoundError, StorageError
-from app.core.fingerprint import Chain, start_of
-from app.core.lanes import Reader
-from app.core.model_rules import ModelRules
+from app.core.errors import SessionNotFoundError
 from app.ports import Database, Finding, LogChecks, RecordedReply, SessionKey
-from app.services.compile_context import CompileContext
-from app.services.compiled import CompileRequest
+from app.services.prove_replies import Proof, ProveReplies
 
 #: Sessions that are listed at a time.
 PAGE: Final = 200
-#: What a compile may have been asked for that its head does not show, the usual first.
-_OPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
-    {},
-    {"narration": "name"},
-    {"narration": "none"},
-    {"foreign_thoughts": True},
-    {"include_contents": "none"},
-)
-_MODEL_DIGITS: Final = 8
+#: After so many replies of a session that nothing proved, no more than the likely is tried.
+MAX_SEARCHES: Final = 5
 _HEAD_DIGITS: Final = 24
 
 
@@ -62,15 +46,11 @@ class VerifySessions:
         *,
         database: Database,
         checks: LogChecks,
-        compile_context: CompileContext,
-        formats: Mapping[str, Format],
-        rules: ModelRules,
+        prove: ProveReplies,
     ) -> None:
         self._database = database
         self._checks = checks
-        self._compile = compile_context
-        self._formats = formats
-        self._by_digits = _by_digits(formats, rules)
+        self._prove = prove
 
     async def __call__(self, key: SessionKey, *, with_chain: bool = True) -> SessionReport:
         """Check a session.
@@ -117,18 +97,27 @@ class VerifySessions:
     async def _with_chain(
         self, report: SessionReport, replies: Iterable[RecordedReply]
     ) -> SessionReport:
-        outcomes = [(reply, await self._proves(report.key, reply)) for reply in replies]
-        proved = {_place(reply) for reply, is_proved in outcomes if is_proved}
+        outcomes: list[tuple[RecordedReply, Proof]] = []
+        unproved = 0
+        likely: dict[tuple[str, str, str | None, str], CompileOptions] = {}
+        for reply in replies:
+            proof, options = await self._prove(
+                report.key, reply, likely.get(_place(reply)), searches=unproved < MAX_SEARCHES
+            )
+            unproved += proof is not Proof.PROVED
+            outcomes.append((reply, proof))
+            if options is not None:
+                likely[_place(reply)] = options
         broken = [
             Finding(
                 kind="chain",
                 seq=reply.seq,
                 detail="what it was compiled for does not hash to the fingerprint that it recorded",
             )
-            for reply, is_proved in outcomes
-            if is_proved is False and _place(reply) in proved
+            for reply, proof in outcomes
+            if proof is Proof.REFUTED and _place(reply) in likely
         ]
-        count = sum(is_proved is True for _, is_proved in outcomes)
+        count = sum(proof is Proof.PROVED for _, proof in outcomes)
         return replace(
             report,
             findings=tuple(broken),
@@ -136,70 +125,7 @@ class VerifySessions:
             replies_not_proved=len(outcomes) - count,
         )
 
-    async def _proves(self, key: SessionKey, reply: RecordedReply) -> bool | None:
-        """Tell whether a reply's fingerprint is that of its compile; None: it cannot be told."""
-        found = self._by_digits.get(reply.fingerprint[:_MODEL_DIGITS])
-        if found is None:
-            return None
-        format_name, model = found
-        reader = Reader(
-            agent=reply.author,
-            branch=reply.lane.branch,
-            isolation_scope=reply.lane.isolation_scope,
-        )
-        usual = CompileOptions(reader=reader, model=model)
-        # The last is of whoever named no agent: to no one in particular nothing is foreign.
-        tried = [
-            *(replace(usual, **changes) for changes in _OPTIONS),
-            replace(usual, reader=replace(reader, agent="")),
-        ]
-        outcomes: list[bool | None] = []
-        for options in tried:
-            request = CompileRequest(
-                options=options,
-                format=self._formats[format_name],
-                as_of_seq=reply.compiled_seq,
-                is_sent=False,
-            )
-            outcomes.append(await self._hashes_to(key, request, reply.fingerprint))
-            if outcomes[-1]:
-                return True
-        return None if None in outcomes else False
-
-    async def _hashes_to(
-        self, key: SessionKey, request: CompileRequest, fingerprint: str
-    ) -> bool | None:
-        """Tell whether a compile has this fingerprint; None: that depends on more than is known."""
-        try:
-            compiled = await self._compile(key, request)
-        except StorageError:
-            raise
-        except FoldlineError:
-            return None
-        result = compiled.result
-        chain = Chain(start_of(fingerprint))
-        for role, part in chained_parts(result.rendered):
-            chain.add(role, part.text)
-        if chain.value == fingerprint:
-            return True
-        counts = result.reasoning
-        # What was cut, and which thinking stood, depends on tools and system text.
-        is_open = bool(
-            result.budget_actions or counts.kept or counts.stripped or counts.invalidated
-        )
-        return None if is_open else False
-
 
 def _place(reply: RecordedReply) -> tuple[str, str, str | None, str]:
     lane = reply.lane
     return reply.author, lane.branch, lane.isolation_scope, reply.fingerprint[:_HEAD_DIGITS]
-
-
-def _by_digits(formats: Mapping[str, Format], rules: ModelRules) -> dict[str, tuple[str, str]]:
-    """Return format and model by the digits with which a fingerprint begins."""
-    models = ["", *(name for rule in rules.rules for name in rule.match)]
-    return {
-        hashlib.sha256(f"{name}\0{model}".encode()).hexdigest()[:_MODEL_DIGITS]: (name, model)
-        for name in formats
-        for model in models
-    }

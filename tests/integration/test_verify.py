@@ -95,6 +95,8 @@ async def test_an_index_of_an_older_release_is_no_damage(api: Api, url: str) -> 
         {"foreign_thoughts": True},
         {"include_contents": "none"},
         {"agent": None},
+        {"agent": None, "preset": "adk"},
+        {"preset": "adk", "narration": "name", "foreign_thoughts": True},
     ],
 )
 async def test_options_that_the_head_does_not_show_are_no_damage(
@@ -112,6 +114,71 @@ async def test_options_that_the_head_does_not_show_are_no_damage(
     (report,) = (await reports(url)).values()
 
     assert (kinds(report), report.replies_proved) == (set(), 3)
+
+
+#: Signed, as Gemini 3 gives it; the call has an id as ADK makes them.
+SIGNED: Final = {
+    "role": "model",
+    "parts": [
+        {"text": "Which order?", "thought": True},
+        {"text": "I look.", "thought_signature": "c2ln"},
+        {"function_call": {"id": "adk-1", "name": "track", "args": {}}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"preset": "adk"}, {"ids": "strip"}, {"preset": "adk", "thinking": "strip"}, {"ids": "keep"}],
+)
+async def test_what_makes_a_difference_only_later_is_no_damage(
+    api: Api, url: str, options: dict[str, Any]
+) -> None:
+    path = await api.session()
+    await api.append(path, user("Where is my order?"))
+    asked = {"agent": "agent", "format": "gemini", **options}
+    told = (await api.post(f"{path}/compile", asked)).json()
+    recorded = {
+        "compiled_seq": told["compiled_seq"],
+        "compiled_fingerprint": told["fingerprint"],
+    }
+    await api.append(
+        path,
+        {"author": "agent", "content": SIGNED, **recorded},
+        response("track", "adk-1", {"state": "held"}),
+    )
+    await reply(api, path, "done", format="gemini", **options)
+
+    (report,) = (await reports(url)).values()
+
+    assert (kinds(report), report.replies_proved, report.replies_not_proved) == (set(), 2, 0)
+
+
+@pytest.mark.parametrize("budget", [60, 90, 130])
+async def test_a_budget_of_the_caller_s_own_is_no_damage(api: Api, url: str, budget: int) -> None:
+    path = await api.session()
+    for number in range(8):
+        await api.append(path, user(f"What of order {number}? " + "Please. " * 10))
+        await reply(api, path, f"Order {number} is held.", budget={"max_input_tokens": budget})
+
+    (report,) = (await reports(url)).values()
+
+    assert kinds(report) == set()
+    assert report.replies_proved > 0
+
+
+async def test_a_summary_that_was_opened_is_no_damage(api: Api, url: str) -> None:
+    path = await api.session()
+    await api.append(path, user("The price is 100."))
+    await reply(api, path, "Noted.")
+    await api.append(path, user("Add 5."))
+    body = {"covers": {"from_seq": 1, "to_seq": 2}, "content": "100 was noted."}
+    assert (await api.post(f"{path}/summaries", body)).status_code == 201
+    await reply(api, path, "It is 105.", expand=[4])
+
+    (report,) = (await reports(url)).values()
+
+    assert (kinds(report), report.replies_not_proved) == (set(), 1)
 
 
 async def eventful(api: Api) -> str:
