@@ -61,7 +61,13 @@ class Api:
         if not answer.is_success:
             return
         request = answer.request
-        scope = {"type": "http", "method": request.method, "path": request.url.path, "headers": []}
+        scope = {
+            "type": "http",
+            "method": request.method,
+            "path": request.url.path,
+            "raw_path": request.url.raw_path.partition(b"?")[0],
+            "headers": [],
+        }
         for route in (route for router in ROUTERS for route in router.routes):
             if isinstance(route, APIRoute) and route.matches(scope)[0] is Match.FULL:
                 declared = route.responses.get(answer.status_code, {}).get("model")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
@@ -441,3 +442,34 @@ async def test_another_owner_is_refused_by_name(api: Api, name: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (412, "session_exists")
     assert [each["pointer"] for each in answer.json()["errors"]] == [f"/create/{name}"]
     assert await api.head_seq(path) == 0
+
+
+# Names with a slash
+
+
+async def test_an_app_and_a_user_with_a_slash_are_reached(api: Api) -> None:
+    app, user_id = f"a/{uuid4().hex}", "org/ada/%2F"
+    await api.session(app_name=app, user_id=user_id, state={"app:x": 1, "user:y": 2})
+    path = f"/v1/apps/{quote(app, safe='')}"
+    policy = {"compaction": {"strategy": "none"}}
+
+    app_state = await api.get(f"{path}/state")
+    user_state = await api.get(f"{path}/users/{quote(user_id, safe='')}/state")
+    assert (await api.put(f"{path}/policy", policy)).status_code == 200
+    stored = await api.get(f"{path}/policy")
+
+    assert (app_state.status_code, app_state.json()) == (200, {"x": 1})
+    assert (user_state.status_code, user_state.json()) == (200, {"y": 2})
+    assert stored.json()["compaction"] == {"strategy": "none"}
+
+
+async def test_a_name_that_looks_like_a_path_is_no_other_s(api: Api) -> None:
+    app = f"a{uuid4().hex}"
+    await api.session(app_name=app, user_id="b", state={"user:y": 2})
+    await api.session(app_name=f"{app}/users/b", user_id="c", state={"app:x": 1})
+
+    looks = await api.get(f"/v1/apps/{app}%2Fusers%2Fb/state")
+    other = await api.get(f"/v1/apps/{app}/users/b/state")
+
+    assert (looks.json(), other.json()) == ({"x": 1}, {"y": 2})
+    assert (await api.get("/v1/sessions/a%2Fb/state")).status_code == 422

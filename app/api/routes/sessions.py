@@ -19,6 +19,7 @@ from app.api.dependencies import (
     key_of,
     requires,
 )
+from app.api.encoded_paths import EncodedPathRoute
 from app.api.schemas.fields import Word
 from app.api.schemas.policies import PolicyAnswer, PolicyRequest
 from app.api.schemas.sessions import (
@@ -33,15 +34,19 @@ from app.api.schemas.sessions import (
 from app.core.errors import InvalidInputError
 from app.services.sessions import Fork, SessionFilter
 
-router: Final = APIRouter()
+router: Final = APIRouter(route_class=EncodedPathRoute)
 
 METADATA_PREFIX: Final = "metadata."
 CAN_READ: Final = [Depends(requires("events:read"))]
 CAN_WRITE: Final = [Depends(requires("events:write"))]
 CAN_ADMINISTER: Final = [Depends(requires("admin"))]
 
-AppInPath: TypeAlias = Annotated[Word, Path(alias="app", description="Name of an app.")]
-UserInPath: TypeAlias = Annotated[Word, Path(alias="user", description="Id of a user.")]
+AppInPath: TypeAlias = Annotated[
+    Word, Path(alias="app", description="Name of an app; a `/` as `%2F`.")
+]
+UserInPath: TypeAlias = Annotated[
+    Word, Path(alias="user", description="Id of a user; a `/` as `%2F`.")
+]
 
 
 @router.put(
