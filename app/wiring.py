@@ -55,6 +55,7 @@ from app.services.expire_sessions import ExpireSessions
 from app.services.explicit_caches import ExplicitCaches
 from app.services.fold_events import FoldEvents
 from app.services.follow_head import FollowHead
+from app.services.forget_model import ForgetModel
 from app.services.limit_rates import LimitRates
 from app.services.manage_jobs import ManageJobs
 from app.services.manage_keys import ManageKeys
@@ -472,6 +473,7 @@ def _parts(
             schedule=schedule,
             meter=meter,
         ),
+        forget_model=ForgetModel(database=database, reports=reports, audit=audit),
         request_compaction=RequestCompaction(
             database=database,
             reads=reads,

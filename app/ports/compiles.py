@@ -80,6 +80,9 @@ class TokenReports(Protocol):
     ) -> None:
         """Replace what is known of a model; the caller holds its lock."""
 
+    async def forget(self, connection: Connection, tenant_id: str, model: str) -> bool:
+        """Forget what is known of a model; False when nothing was."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheUse:

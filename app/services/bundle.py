@@ -14,6 +14,7 @@ from app.services.count_tokens import CountTokens
 from app.services.elide_events import ElideEvents
 from app.services.expand_events import ExpandEvents
 from app.services.fold_events import FoldEvents
+from app.services.forget_model import ForgetModel
 from app.services.limit_rates import LimitRates
 from app.services.manage_jobs import ManageJobs
 from app.services.manage_keys import ManageKeys
@@ -60,6 +61,7 @@ class Services:
     compare_compiles: CompareCompiles
     count_tokens: CountTokens
     report_usage: ReportUsage
+    forget_model: ForgetModel
     request_compaction: RequestCompaction
     jobs: ManageJobs
     #: Of the newest model rules.

@@ -148,15 +148,19 @@ class ReportUsage:
         learnt = await self._reports.lock_learnt(connection, key.tenant_id, model)
         calibration = calibration_of(learnt, self._rules.find(model))
         overflow = Overflow()
-        if usage.input_tokens is not None and await self._reports.claim(
-            connection, key, request.fingerprint
-        ):
-            theirs = usage.input_tokens
+        theirs = usage.input_tokens
+        if theirs is not None:
             ours = calibration.tokens(request.tokens)
-            self._count(
-                request, usage, ours=ours, expected=calibration.tokens(request.cached_tokens)
-            )
-            if is_truncated(ours, theirs):
+            is_first = await self._reports.claim(connection, key, request.fingerprint)
+            if is_first:
+                self._count(
+                    request, usage, ours=ours, expected=calibration.tokens(request.cached_tokens)
+                )
+            if not is_truncated(ours, theirs):
+                # What went through also tells when it was refused before, and how often it is told
+                # makes no difference. Nothing else lifts a limit: what is compiled is held to it.
+                learnt = learnt.accepted(theirs)
+            elif is_first:
                 self._meter.overflowed(model)
                 learnt = learnt.refused(theirs)
                 overflow = Overflow(
@@ -165,8 +169,8 @@ class ReportUsage:
                     actual_tokens=theirs,
                     budget_tokens=theirs,
                 )
-            else:
-                learnt = learnt.report(ours=request.tokens, theirs=theirs).accepted(theirs)
+            if is_first and not overflow.is_detected:
+                learnt = learnt.report(ours=request.tokens, theirs=theirs)
             await self._reports.keep_learnt(connection, key.tenant_id, model, learnt)
         expected = calibration.tokens(request.cached_tokens)
         return UsageReport(
@@ -208,8 +212,10 @@ class ReportUsage:
             # What is learnt counts for every session of the tenant.
             log.warning("overflow_not_believed", ours=ours, limit=reading.input_limit_tokens)
             return told
-        is_first = await self._reports.claim(connection, key, request.fingerprint)
-        if is_first and reading.input_tokens is not None:
+        # An error without a count leaves how the provider counts to a later report.
+        if reading.input_tokens is not None and await self._reports.claim(
+            connection, key, request.fingerprint
+        ):
             learnt = learnt.report(ours=request.tokens, theirs=reading.input_tokens)
         refused = reading.input_tokens or calibration_of(learnt, rule).tokens(request.tokens)
         limit = limit_after_overflow(

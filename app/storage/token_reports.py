@@ -85,6 +85,9 @@ class PgTokenReports:
             learnt.limit_tokens,
         )
 
+    async def forget(self, connection: PgConnection, tenant_id: str, model: str) -> bool:
+        return await fetch_one(connection, _FORGET, tenant_id, model) is not None
+
 
 def _learnt(row: Row) -> Learnt:
     return Learnt(
@@ -172,4 +175,10 @@ _KEEP: Final[LiteralString] = """
         limit_tokens = $7,
         updated_at = statement_timestamp()
     WHERE tenant_id = $1 AND model = $2
+"""
+
+_FORGET: Final[LiteralString] = """
+    DELETE FROM calibrations
+    WHERE tenant_id = $1 AND model = $2
+    RETURNING model
 """

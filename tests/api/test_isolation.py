@@ -116,6 +116,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "delete /v1/admin/keys/{id}": Operation(scopes=ADMIN, parameters={"id": "key"}),
     "post /v1/admin/keys/{id}/rotate": Operation(scopes=ADMIN, parameters={"id": "key"}),
     "get /v1/admin/audit": Operation(scopes=ADMIN),
+    "delete /v1/admin/calibrations/{model}": Operation(scopes=ADMIN, parameters={"model": "model"}),
     "get /v1/admin/sessions/{sid}/verify": Operation(scopes=ADMIN),
     "post /v1/admin/sessions/{sid}/verify": Operation(scopes=ADMIN),
 }
@@ -144,7 +145,7 @@ class Things:
     def __init__(self, api: Api, tenant: str) -> None:
         self.api = api
         self.names = {"tenant": tenant, "sid": uuid4().hex, "one": "1", "invocation": "i1"}
-        self.names |= {"app": f"app-{tenant}", "user": "ada"}
+        self.names |= {"app": f"app-{tenant}", "user": "ada", "model": f"model-{tenant}"}
 
     async def make(self) -> "Things":
         """Make them."""
@@ -170,6 +171,9 @@ class Things:
         assert (await self.api.post(f"{path}/pins", {"seqs": [6]})).status_code == 201
         job = await self.api.post(f"{path}/compactions", {"mode": "range", "wait_ms": 0})
         self.names["job"] = job.json()["job_id"]
+        told = (await self.api.post(f"{path}/compile", {"model": self.names["model"]})).json()
+        report = {"fingerprint": told["fingerprint"], "usage": {"input_tokens": 100}}
+        assert (await self.api.post(f"{path}/usage", report)).status_code == 200
         key = await self.api.post("/v1/admin/keys", {"scopes": ["compile"]})
         self.names["key"] = key.json()["id"]
         return self

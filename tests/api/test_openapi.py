@@ -83,6 +83,7 @@ CONTRACT: dict[str, set[str]] = {
     "delete /v1/admin/keys/{}": set(),
     "post /v1/admin/keys/{}/rotate": {"overlap_s"},
     "get /v1/admin/audit": set(),
+    "delete /v1/admin/calibrations/{}": set(),
     "get /v1/admin/sessions/{}/verify": set(),
     "post /v1/admin/sessions/{}/verify": set(),
     f"get {S}/compactions/{{}}": set(),

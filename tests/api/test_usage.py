@@ -1,6 +1,7 @@
 """Reports of usage: what they teach, what they say of the cache, and what an overflow changes."""
 
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -119,6 +120,52 @@ async def test_an_overflow_makes_the_next_compile_fit(api: Api) -> None:
     assert after["budget"]["limit"] == answer["overflow"]["budget_tokens"] <= limit
     assert after["tokens"]["total"] <= after["budget"]["limit"]
     assert after["budget"]["actions"]
+
+
+async def capped(api: Api, path: str, name: str) -> tuple[dict[str, Any], int]:
+    """Report that a request was too long; return its compile and what requests may take then."""
+    await api.append(path, *[e for _ in range(6) for e in (user(WORDS * 20), model(WORDS * 20))])
+    await api.append(path, user("now?"))
+    body = await compiled(api, path, name)
+    text = f"prompt is too long: {body['tokens']['total']} tokens > 1100 maximum"
+    error = {"status": 400, "body": {"error": {"message": text}}}
+    answer = await reported(api, path, body["fingerprint"], error=error)
+    limit: int = answer["overflow"]["budget_tokens"]
+    assert limit < body["tokens"]["total"]
+    assert (await compiled(api, path, name))["budget"]["limit"] == limit
+    return body, limit
+
+
+async def test_a_request_that_went_through_after_all_lifts_the_limit(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    body, _ = await capped(api, path, name)
+    theirs = body["tokens"]["total"]
+    for _ in range(2):
+        await reported(api, path, body["fingerprint"], usage={"input_tokens": theirs})
+        assert (await compiled(api, path, name))["budget"]["limit"] == theirs
+
+
+async def test_an_error_without_a_count_leaves_it_to_a_later_report(api: Api) -> None:
+    path, name = await api.session(), own_model()
+    await api.append(path, user(WORDS * 40))
+    body = await compiled(api, path, name)
+    error = {"status": 400, "body": "Input is too long for requested model."}
+    await reported(api, path, body["fingerprint"], error=error)
+    theirs = 2 * body["tokens"]["total"]
+    await reported(api, path, body["fingerprint"], usage={"input_tokens": theirs})
+    assert (await compiled(api, path, name))["tokens"]["total"] > 1.8 * body["tokens"]["total"]
+
+
+async def test_an_administrator_has_it_begin_anew_with_a_model(api: Api) -> None:
+    path, name = await api.session(), f"lab/{own_model()}"
+    await capped(api, path, name)
+    where = f"/v1/admin/calibrations/{quote(name, safe='')}"
+    assert (await api.delete(where)).status_code == 204
+    assert (await compiled(api, path, name))["budget"]["limit"] is None
+    entry = (await api.get("/v1/admin/audit?action=forget_model&limit=1")).json()["data"][0]
+    assert (entry["action"], entry["target"]) == ("forget_model", name)
+    again = await api.delete(where)
+    assert (again.status_code, again.json()["code"]) == (404, "not_found")
 
 
 async def test_an_overflow_without_numbers_takes_a_tenth_off(api: Api) -> None:

@@ -4,12 +4,13 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.api.answers import json_answer
 from app.api.bodies import JsonBody, json_body, request_body
 from app.api.cursors import make_cursor, read_cursor
 from app.api.dependencies import Caller, ServicesHere, SessionHere, requires
+from app.api.encoded_paths import EncodedPathRoute
 from app.api.schemas.admin import (
     AuditPage,
     AuditQuery,
@@ -33,11 +34,12 @@ from app.api.schemas.admin import (
     tenant_answer,
     verify_answer,
 )
+from app.api.schemas.fields import Word
 from app.core.errors import InvalidInputError
 from app.core.ids import session_uid
 from app.services.manage_keys import OPERATOR, reachable_tenant
 
-router: Final = APIRouter()
+router: Final = APIRouter(route_class=EncodedPathRoute)
 
 CAN_ADMINISTER: Final = [Depends(requires("admin"))]
 CAN_OPERATE: Final = [Depends(requires(OPERATOR))]
@@ -164,6 +166,17 @@ async def rotate_key(
     """Make a key with the same rights; the old one ends after `overlap_s`."""
     shown = await bundle.keys.rotate(key_id, overlap_s=body.model.overlap_s, by=caller)
     return json_answer(shown_key_answer(shown), status=201)
+
+
+@router.delete("/v1/admin/calibrations/{model}", dependencies=CAN_ADMINISTER, status_code=204)
+async def forget_model(
+    bundle: ServicesHere,
+    caller: Caller,
+    model: Annotated[Word, Path(description="Name of a model; a `/` as `%2F`.")],
+) -> Response:
+    """Forget what reports taught of a model: how it counts, and how much it takes."""
+    await bundle.forget_model(model, by=caller)
+    return Response(status_code=204)
 
 
 @router.get("/v1/admin/audit", dependencies=CAN_ADMINISTER, response_model=AuditPage)
