@@ -24,6 +24,7 @@ from app.core.canonical import Json
 from app.core.errors import FoldlineError, LeaseLostError, StorageError
 from app.jobs.retries import retry_delay_s
 from app.observability.failures import step_failed
+from app.observability.tracing import trace_of_job
 from app.ports import ClaimLimits, Database, Job, JobQueue, Meter
 
 #: Does one job and ends it; raises when it cannot.
@@ -156,7 +157,7 @@ class Worker:
             overtaken = self._running.get(job.id)
             if overtaken is not None:
                 # Its lease ran out while it ran, here where the loop was too busy to renew it.
-                log.warning("job_lost", job_id=str(job.id), attempt=overtaken[0].attempts)
+                log.warning("job_lost", attempt=overtaken[0].attempts, **_names(job))
                 overtaken[1].cancel()
             self._running[job.id] = (job, asyncio.create_task(self._run(job)))
         return len(jobs)
@@ -175,9 +176,7 @@ class Worker:
 
     async def _run(self, job: Job) -> None:
         with bound_contextvars(
-            job_id=str(job.id),
-            tenant_id=job.key.tenant_id,
-            session_id=job.key.session_id,
+            **_names(job), tenant_id=job.key.tenant_id, session_id=job.key.session_id
         ):
             outcome = "done"
             started_s = time.monotonic()
@@ -252,7 +251,7 @@ class Worker:
                 running = self._running.get(job.id)
                 # A job that ended meanwhile is not held either.
                 if job.id not in held and running is not None and running[0] is job:
-                    log.warning("job_lost", job_id=str(job.id), attempt=job.attempts)
+                    log.warning("job_lost", attempt=job.attempts, **_names(job))
                     running[1].cancel()
 
     # Stopping, tidying
@@ -293,6 +292,11 @@ class Worker:
                 await sweep()
             except StorageError as error:
                 step_failed(log, "sweep_failed", error)
+
+
+def _names(job: Job) -> dict[str, str]:
+    """Return what every line of the log about a job tells it by."""
+    return {"job_id": str(job.id), "trace_id": trace_of_job(job.id)}
 
 
 def _told(error: Exception) -> dict[str, Json]:

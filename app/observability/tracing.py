@@ -254,8 +254,13 @@ def _of_job() -> SpanContext | None:
     job_id = structlog.contextvars.get_contextvars().get("job_id")
     if job_id is None:
         return None
-    trace_id = UUID(job_id).hex
+    trace_id = trace_of_job(UUID(job_id))
     return SpanContext(trace_id, trace_id[:16])
+
+
+def trace_of_job(job_id: UUID) -> str:
+    """Return the id of a job's trace."""
+    return job_id.hex
 
 
 def _encoded(span: Span) -> dict[str, Any]:

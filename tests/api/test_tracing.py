@@ -159,6 +159,20 @@ async def test_the_log_names_the_trace_whether_it_is_sent_or_not(api: Api) -> No
     assert [line["trace_id"] for line in handled] == [TRACE]
 
 
+@pytest.mark.commits
+async def test_what_a_job_logs_names_the_job_s_trace(own_database_url: str) -> None:
+    with OtlpCollector() as collector, capture_logs(processors=[_merge]) as logs:
+        async with traced(own_database_url, collector, worker="embedded") as api:
+            path = await api.session()
+            await api.append(path, *(user("Order 58-1140 goes to Oslo. " * 60) for _ in range(4)))
+            wanted = {"mode": "range", "from_seq": 1, "to_seq": 3, "wait_ms": 30_000}
+            assert (await api.post(f"{path}/compactions", wanted)).status_code == 201
+    told = [line["trace_id"] for line in logs if line["event"] == "compaction_appended"]
+    jobs = [span for span in collector.spans if span.name == "job compact_asked"]
+    assert told == [job.trace_id for job in jobs]
+    assert len(told) == 1
+
+
 def _merge(logger: object, name: str, event: Any) -> Any:
     from structlog.contextvars import merge_contextvars  # noqa: PLC0415
 
