@@ -121,9 +121,11 @@ class ManageKeys:
 
         Raises:
             KeyNotFoundError: there is none within the caller's reach.
+            ForbiddenError: a key that reaches beyond a tenant is for operators to end.
         """
         async with self._database.transaction() as connection:
             key = await self._within_reach(connection, key_id, by)
+            _check_right(key, by)
             if key.revoked_at is None:
                 await self._keys.revoke(connection, key_id)
                 await self._record(connection, "revoke_key", key, by)
@@ -141,8 +143,7 @@ class ManageKeys:
             old = await self._within_reach(connection, key_id, by)
             if not old.is_valid:
                 raise KeyEndedError
-            if not OPERATORS_OWN.isdisjoint(old.scopes) and OPERATOR not in by.scopes:
-                raise ForbiddenError(scope=OPERATOR)
+            _check_right(old, by)
             ttl_s = None
             if old.expires_at is not None:
                 ttl_s = (old.expires_at - old.created_at).total_seconds()
@@ -198,6 +199,11 @@ class ManageKeys:
             details=told,
         )
         await self._audit.record(connection, entry)
+
+
+def _check_right(key: ApiKey, by: Principal) -> None:
+    if not OPERATORS_OWN.isdisjoint(key.scopes) and OPERATOR not in by.scopes:
+        raise ForbiddenError(scope=OPERATOR)
 
 
 def _check_scopes(scopes: Sequence[str]) -> None:

@@ -197,6 +197,19 @@ async def test_a_key_that_reaches_beyond_a_tenant_is_for_operators_to_rotate(
     assert (await api.post(f"{KEYS}/{wide['id']}/rotate")).status_code == 201
 
 
+@pytest.mark.parametrize("scope", ["operator", "metrics"])
+async def test_a_key_that_reaches_beyond_a_tenant_is_for_operators_to_revoke(
+    api: Api, scope: str
+) -> None:
+    wide = await make_key(api, scope, "admin")
+    admin = with_key(api, await make_key(api, "admin"))
+
+    refused = await admin.delete(f"{KEYS}/{wide['id']}")
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert (await api.get(f"{KEYS}/{wide['id']}")).json()["revoked_at"] is None
+    assert (await api.delete(f"{KEYS}/{wide['id']}")).status_code == 204
+
+
 # Tenants
 
 
