@@ -124,7 +124,7 @@ def _event(step: Step, seq: int, log: Sequence[Event]) -> Event | None:
     if step.kind in _PARTS:
         author = "user" if step.kind == "user" else step.author
         parts = _PARTS[step.kind](step, seq)
-        role = "user" if step.kind in ("user", "result") else "model"
+        role = "user" if step.kind in ("user", "result") or _calls_as_user(step) else "model"
         tokens = tuple(map(rough_tokens, parts))
         event = replace(event, author=author, role=role, parts=parts, part_tokens=tokens)
         if role == "model":
@@ -145,6 +145,11 @@ def _tag(step: Step, seq: int) -> str:
 def _is_thought(step: Step) -> bool:
     """Tell whether a call or a result is marked as a thought, as some logs have it."""
     return step.flavour == 9
+
+
+def _calls_as_user(step: Step) -> bool:
+    """Tell whether a call comes in the user's role, as ADK's requests for a confirmation do."""
+    return step.kind == "call" and step.flavour == 8
 
 
 def _user(step: Step, seq: int) -> tuple[Part, ...]:
@@ -173,6 +178,8 @@ def _call(step: Step, seq: int) -> tuple[Part, ...]:
         )
         for call_id in step.ids
     )
+    if _calls_as_user(step):
+        return (*calls, Text(text=_tag(step, seq)))
     return (Text(text=_tag(step, seq)), *calls) if step.flavour == 0 else calls
 
 

@@ -1,8 +1,8 @@
 """Lower events to contents: the step between the two kinds of pass.
 
-One content per event, or several where an event mixes roles: calls are the model's, results the
-user's, whatever role the event was given. What the format has no place for is left out and
-reported; under ``stable`` so is text that the provider would refuse as blank.
+One content per event, in its role: the passes before see to it that calls are the model's, and
+results the user's. What the format has no place for is left out and reported; under ``stable`` so
+is text that the provider would refuse as blank.
 """
 
 from app.core.compile.adk.opening import opening_content
@@ -11,9 +11,6 @@ from app.core.compile.inputs import CompileInput, Report
 from app.core.contents import (
     Content,
     Contents,
-    FunctionCall,
-    FunctionResponse,
-    Part,
     PlacedPart,
     Role,
     Segment,
@@ -43,30 +40,20 @@ def _opening(inputs: CompileInput, report: Report) -> Contents:
 def _lower_event(
     event: Event, contents: list[Content], inputs: CompileInput, report: Report
 ) -> None:
-    """Add what the event says: a content for each run of parts of one role."""
+    """Add what the event says, if anything of it is sent."""
     segment = event.segment
     pinned = inputs.index.pinned
     if pinned and segment is Segment.HISTORY and contains(pinned, event.seq):
         segment = Segment.PINS
     rule = inputs.rule
-    # google-adk sends each event as one content, in the event's role.
-    own_role: Role = "model" if event.has_model_role else "user"
-    is_adk = inputs.options.preset == "adk"
-    run_role: Role = own_role
-    run: list[PlacedPart] = []
+    role: Role = "model" if event.has_model_role else "user"
+    placed: list[PlacedPart] = []
     for part, tokens in zip(event.parts, event.part_tokens, strict=True):
-        role = own_role if is_adk else _role(part, own_role)
-        if not is_sent(part, role, event.seq, inputs, report):
-            continue
-        if role != run_role:
-            if run:
-                contents.append(_content(run_role, tuple(run), event))
-                run = []
-            run_role = role
-        in_model = tokens if rule is None else counted(part, tokens, rule)
-        run.append(PlacedPart(part, event.seq, segment, tokens=in_model))
-    if run:
-        contents.append(_content(run_role, tuple(run), event))
+        if is_sent(part, role, event.seq, inputs, report):
+            in_model = tokens if rule is None else counted(part, tokens, rule)
+            placed.append(PlacedPart(part, event.seq, segment, tokens=in_model))
+    if placed:
+        contents.append(_content(role, tuple(placed), event))
 
 
 def _content(role: Role, parts: tuple[PlacedPart, ...], event: Event) -> Content:
@@ -74,9 +61,3 @@ def _content(role: Role, parts: tuple[PlacedPart, ...], event: Event) -> Content
         return Content(role, parts)
     response_seq = event.place.response_seq if event.place else None
     return Content(role, parts, response_seq, compiled_fingerprint=event.compiled_fingerprint)
-
-
-def _role(part: Part, own_role: Role) -> Role:
-    if isinstance(part, FunctionCall):
-        return "model"
-    return "user" if isinstance(part, FunctionResponse) else own_role

@@ -146,6 +146,19 @@ def test_result_and_call_in_one_event_are_parted() -> None:
     assert done.repairs == [("orphan_result", 1)]
 
 
+@pytest.mark.parametrize("results_of_its_own", [(), (response_part("c9"),)])
+def test_call_in_the_users_role_is_the_models_and_what_stands_beside_it_goes_first(
+    results_of_its_own: tuple[Part, ...],
+) -> None:
+    asked = user("a", call_part("search", id="c1"), "b", *results_of_its_own)
+
+    assert paired(asked, result("c1", 1)).events == [
+        '1 user: "a" + "b"',
+        "1 user(model): call search#c1 {}",
+        '2 bot: result search#c1 {"n":1}',
+    ]
+
+
 def test_what_stands_beside_a_result_stays_where_it_stands() -> None:
     done = paired(calls("c1"), user("u"), results(("c1", 1), extra=text("and a picture")))
 
