@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.core.compaction.ledger import CountTokens, citation, quoted_text
-from app.core.compaction.said import Said, Speaker, said
+from app.core.compaction.said import Said, Speaker, is_credential, said
 from app.core.compaction.statements import one_line, statements
 from app.core.events import Events
 from app.core.ranges import of_seqs
@@ -64,6 +64,8 @@ def story_of(events: Events) -> Iterator[str]:
 def _episodes(events: Events) -> Iterator[_Episode]:
     episode = _Episode()
     for event in events:
+        if is_credential(event):
+            continue
         for one in said(event):
             if one.speaker is Speaker.USER and (episode.tools or episode.answered):
                 yield episode
@@ -72,7 +74,6 @@ def _episodes(events: Events) -> Iterator[_Episode]:
             _tell(episode, one)
         for call in event.calls:
             episode.tools[one_line(call.name, 60)] += 1
-            episode.seqs.append(event.seq)
     if episode.seqs:
         yield episode
 

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from app.core.compaction.extractive import extract_section
 from app.core.compaction.ledger import LedgerClass, LedgerLine, SectionText, print_section
+from app.core.compaction.said import CREDENTIAL_CALL
 from app.core.compaction.section_budget import Budget, section_budget
 from app.core.events import Event
 from app.core.ranges import size, subtract, union
-from tests.builders import call, log, model, response, user
+from tests.builders import call, call_part, log, model, response, user
 
 WIDE = Budget(tokens=1_000, most_tokens=1_000)
 
@@ -361,6 +362,14 @@ def test_the_story_tells_who_asked_what_which_tools_ran_and_what_came_out() -> N
     )
 
     assert found.story == ('user: "Find the port" → grep x2 → bot: "It says \\"8080\\"." [1-6]',)
+
+
+def test_the_story_tells_of_no_credential() -> None:
+    asked = model(call_part(CREDENTIAL_CALL, id="c1"))
+
+    assert section(user("Find the port"), asked, model("Done.")).story == (
+        'user: "Find the port" → bot: "Done." [1, 3]',
+    )
 
 
 # Size
