@@ -144,10 +144,21 @@ class _Saying:
 
     @classmethod
     def of(cls, one: Said) -> "_Saying":
-        text = _read(one.text)
-        if one.speaker is Speaker.USER and len(text) <= TYPED_CHARACTERS:
-            text = unbroken(text, short_words=TYPED_WORDS, limit=MAX_JOINED_CHARACTERS)
-        return cls(one.speaker, one.name, of_seqs((one.seq,)), text)
+        saying = cls(one.speaker, one.name, of_seqs((one.seq,)), _read(one.text))
+        if not saying.is_typed:
+            return saying
+        text = unbroken(saying.text, short_words=TYPED_WORDS, limit=MAX_JOINED_CHARACTERS)
+        return replace(saying, text=text)
+
+    @property
+    def is_long(self) -> bool:
+        """Tell whether it is more than anybody types at once."""
+        return len(self.text) > TYPED_CHARACTERS
+
+    @property
+    def is_typed(self) -> bool:
+        """Tell whether a person typed it."""
+        return self.speaker is Speaker.USER and not self.is_long
 
 
 def _read(text: str) -> str:
@@ -281,7 +292,7 @@ def _draft(
         score += 1.5 if heading is not None else 0.5 if label else 0.0
         score += 1.0 if is_emphatic(text) else 0.0
     score += _ROLE_SCORE[speaker]
-    if len(saying.text) > TYPED_CHARACTERS:
+    if saying.is_long:
         score -= 0.0 if heading is not None else 1.0
     elif speaker is Speaker.USER and _is_worth_typing(text):
         score += TYPED_SCORE
@@ -298,8 +309,7 @@ def _candidate(saying: _Saying, draft: _Draft, newness: float) -> Candidate:
     is_user = draft.speaker is Speaker.USER
     told = draft.told if is_user else quoted_text(saying.name, draft.told)
     line = LedgerLine(draft.kind, told, saying.seqs)
-    is_typed = saying.speaker is Speaker.USER and len(saying.text) <= TYPED_CHARACTERS
-    return Candidate(line, draft.score + newness, draft.text, draft.speaker, is_typed)
+    return Candidate(line, draft.score + newness, draft.text, draft.speaker, saying.is_typed)
 
 
 def _kind(saying: _Saying, text: str, heading: LedgerClass | None) -> LedgerClass | None:

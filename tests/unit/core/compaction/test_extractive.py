@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.compaction.candidates import TYPED_CHARACTERS
 from app.core.compaction.extractive import extract_section
 from app.core.compaction.ledger import LedgerClass, LedgerLine, SectionText, print_section
 from app.core.compaction.said import CREDENTIAL_CALL
@@ -124,6 +125,13 @@ def test_what_a_user_types_weighs_more_than_what_tools_return() -> None:
     assert "Coffee black, two sugars." in [line.text for line in found.ledger]
 
 
+def test_what_is_longer_than_anybody_types_was_pasted() -> None:
+    typed = "Coffee black, two sugars.\n".ljust(TYPED_CHARACTERS, "~")
+
+    assert lines(user(typed)) == ["Coffee black, two sugars."]
+    assert lines(user(f"{typed}~")) == []
+
+
 def test_what_a_user_types_is_counted_also_where_it_is_no_sentence() -> None:
     events = [user(f"w{number}7 w{number}8 w{number}9") for number in range(40)]
     budget = Budget(tokens=120, most_tokens=120)
@@ -149,6 +157,26 @@ def test_a_new_line_without_a_value_takes_the_place_of_none_with_one() -> None:
     )
 
     assert [line.text for line in found.ledger if not line.left_out] == carried
+
+
+def test_new_lines_of_tools_take_a_share_of_the_places_of_carried_ones_and_no_more() -> None:
+    def returned(version: int) -> list[Event]:
+        events = []
+        for number in range(40):
+            text = f"host-{number}.example listens on {8000 + number}, build v{version}.{number}"
+            events.append(call("fetch", id=f"c{number}"))
+            events.append(response(f"c{number}", name="fetch", result={"output": text}))
+        return events
+
+    before = section(*returned(1))
+    tokens = count(print_section(SectionText(before.ledger))) * 11 // 10
+
+    after = section(
+        *returned(2), seed=print_section(before), budget=Budget(tokens=tokens, most_tokens=tokens)
+    )
+
+    versions = ["build v1" in line.text for line in after.ledger if not line.left_out]
+    assert 0 < versions.count(False) < versions.count(True)
 
 
 def test_what_the_user_said_and_finds_no_room_is_counted_with_its_events() -> None:
@@ -340,6 +368,12 @@ def test_a_previous_summary_of_another_form_is_read_as_what_was_said() -> None:
     found = section(user("go on"), seed="They agreed that kestrel-2 listens on port 8080.")
 
     assert any("kestrel-2" in line.text and line.is_quoted for line in found.ledger)
+
+
+def test_the_story_of_a_previous_summary_of_another_form_is_quoted_line_by_line() -> None:
+    found = section(user("go on"), seed="They met.\n---\nThey parted.")
+
+    assert found.story[:2] == ('summary: "They met."', 'summary: "They parted."')
 
 
 def test_sections_alone_become_one() -> None:
