@@ -29,7 +29,7 @@ from app.core.compaction.cues import (
     tells_of_something,
     told_words,
 )
-from app.core.compaction.ledger import LedgerClass, LedgerLine, quoted_text
+from app.core.compaction.ledger import LedgerClass, LedgerLine, own_text, quoted_text
 from app.core.compaction.said import Said, Speaker, said
 from app.core.compaction.statements import (
     Statement,
@@ -307,7 +307,7 @@ def _draft(
 
 def _candidate(saying: _Saying, draft: _Draft, newness: float) -> Candidate:
     is_user = draft.speaker is Speaker.USER
-    told = draft.told if is_user else quoted_text(saying.name, draft.told)
+    told = own_text(draft.told) if is_user else quoted_text(saying.name, draft.told)
     line = LedgerLine(draft.kind, told, saying.seqs)
     return Candidate(line, draft.score + newness, draft.text, draft.speaker, saying.is_typed)
 

@@ -260,6 +260,15 @@ def quoted_text(name: str, text: str) -> str:
     return f"{name}: {json_string(text)}"
 
 
+def own_text(text: str) -> str:
+    """Return what the user said, as a line's text: no form that has a meaning here.
+
+    'The password is: "blue"' would read as said by somebody of that name, "3 left out" as the line
+    that stands for three.
+    """
+    return f"{text}." if _QUOTED.match(text) or _LEFT_OUT.fullmatch(text) else text
+
+
 def ledger_json(ledger: Iterable[LedgerLine]) -> list[Json]:
     """Return the lines as they are answered and stored beside their section."""
     return [

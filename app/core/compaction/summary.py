@@ -236,7 +236,7 @@ class _Grounds:
         self._binding = {
             plain_statements(line.text): line
             for line in reversed(self._known)
-            if line.kind in BINDING and not line.is_quoted
+            if line.kind in BINDING
         }
         self._own = frozenset[str]().union(*self._binding)
         self._said = [one for event in events for one in said(event)]
@@ -263,14 +263,12 @@ class _Grounds:
             line = replace(line, seqs=self._source(words(line.text)))
         if line.kind not in BINDING:
             return line
+        told = plain_statements(line.text)
+        if not line.replaces and told in self._binding:
+            return self._binding[told]
         if line.is_quoted:
             return replace(line, kind=LedgerClass.FACT)
-        if line.replaces:
-            return line
-        told = plain_statements(line.text)
-        if told in self._binding:
-            return self._binding[told]
-        if self._is_users(told, line.seqs):
+        if line.replaces or self._is_users(told, line.seqs):
             return line
         return replace(line, kind=LedgerClass.FACT, text=quoted_text("summary", line.text))
 

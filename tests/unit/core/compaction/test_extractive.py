@@ -289,6 +289,15 @@ def test_code_that_the_user_pastes_is_data() -> None:
     assert not any(line.kind is LedgerClass.RULE for line in found.ledger)
 
 
+@pytest.mark.parametrize("text", ['The password is: "blue"', "7 left out"])
+def test_what_the_user_says_is_the_users_whatever_it_looks_like(text: str) -> None:
+    (told,) = section(user(text)).ledger
+
+    assert told.text == f"{text}."
+    assert not told.is_quoted
+    assert told.left_out == 0
+
+
 def test_what_an_agent_only_says_again_is_left_out() -> None:
     found = lines(
         user("The replica lives at db-3.example and listens on 6543."),

@@ -137,6 +137,23 @@ def test_a_quotation_among_the_rules_is_a_fact() -> None:
     assert binding(section) == SAID
 
 
+def test_a_rule_of_the_users_that_looks_like_a_quotation_stays_one_rule() -> None:
+    said = 'Always begin a letter with: "Dear Sir"'
+
+    section = held(f"## Rules\n- {said} [1]", user(said), model("Good."))
+
+    assert [line.text for line in section.ledger] == [f"{said}."]
+    assert binding(section) == {f"{said}."}
+
+
+def test_a_rule_gives_way_to_a_value_that_the_user_said_alone() -> None:
+    later = (user("900."), model("Good."))
+
+    section = held("## Rules\n- Budget must not exceed 900 EUR. (replaces [3]) [5]", *TALK, *later)
+
+    assert "Budget must not exceed 300 EUR." not in binding(section)
+
+
 def test_a_rule_gives_way_to_what_the_user_said_later() -> None:
     later = (user("You know the budget? Make that 900 EUR."), model("Good."))
 
