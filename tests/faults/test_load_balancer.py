@@ -247,6 +247,18 @@ async def _put_to_the_test(
     return failures
 
 
+async def test_what_the_balancer_answers_itself_is_an_error_as_any(tmp_path: Path) -> None:
+    # As while the database is away: no replica is ready.
+    with balanced(free_ports(2), tmp_path) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
+            away = await client.get('/v1/sessions/a"b%2F')
+    body = away.json()
+    assert (away.status_code, away.headers["content-type"]) == (503, "application/problem+json")
+    assert (body["type"], body["status"], body["code"]) == ("about:blank", 503, "unavailable")
+    assert (body["instance"], body["errors"]) == ("/v1/sessions/a%22b%2F", [])
+    assert away.headers["retry-after"] == str(body["retry_after_s"]) == "1"
+
+
 async def test_kills_lose_nothing_and_a_rolling_restart_fails_nothing(
     site: Site, tmp_path: Path
 ) -> None:
