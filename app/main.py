@@ -80,6 +80,7 @@ def create_app(settings: Settings) -> FastAPI:
         description="A context compiler for LLM agents.",
         lifespan=lifespan,
         docs_url=None,
+        redirect_slashes=False,
         redoc_url=None,
     )
     app.state.draining = False

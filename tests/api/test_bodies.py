@@ -277,6 +277,9 @@ async def test_request_ids_are_echoed_or_made(api: Api) -> None:
 async def test_unknown_paths_and_methods_are_problems(api: Api) -> None:
     missing = await api.get("/v1/nothing")
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+    # No redirect, whose place would be what the Host header says.
+    slashed = await api.get("/v1/sessions/")
+    assert (slashed.status_code, slashed.json()["code"]) == (404, "not_found")
     wrong = await api.post("/livez")
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method_not_allowed")
     assert wrong.headers["allow"] == "GET"
