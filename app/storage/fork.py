@@ -228,11 +228,12 @@ async def _copy_lanes(
 
 _COPY_DETAILS: Final[LiteralString] = """
     INSERT INTO session_details (
-        session_uid, base_state, state, metadata, ttl_s, expires_at, forked_from
+        session_uid, base_state, state, metadata, ttl_s, expires_at, forked_from, created_at
     )
     SELECT
         $2, d.base_state, $3::text::json, $4::text::jsonb, d.ttl_s,
-        statement_timestamp() + d.ttl_s * interval '1 second', $5
+        statement_timestamp() + d.ttl_s * interval '1 second', $5,
+        (SELECT s.updated_at FROM sessions AS s WHERE s.session_uid = $2)
     FROM session_details AS d
     WHERE d.session_uid = $1
 """

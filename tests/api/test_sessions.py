@@ -245,6 +245,7 @@ async def test_a_fork_shares_the_past_and_nothing_after(api: Api) -> None:
     fork = f"/v1/sessions/{new_id}"
     assert answer.json()["head_seq"] == 2
     assert answer.json()["forked_from"] == path.rpartition("/")[2]
+    assert answer.json()["created_at"] == answer.json()["updated_at"]
     assert answer.json()["state"]["k"] == 1
     await api.append(fork, user("d"))
     events = (await api.get(f"{fork}/events")).json()["data"]
