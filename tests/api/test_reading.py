@@ -105,6 +105,47 @@ async def test_pages_follow_one_another_in_either_order(api: Api) -> None:
         assert page["next"] is None
 
 
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("query", ["", "&author=user"])
+async def test_pages_go_back_the_way_they_came(api: Api, order: str, query: str) -> None:
+    path = await api.session()
+    await api.append(path, *(each for n in range(10) for each in (user(f"{n}"), model("ok"))))
+    asked = f"{path}/events?order={order}&limit=3{query}"
+    pages, cursors = await _pages(api, asked, "after", None)
+    assert len(pages) > 3
+
+    for page, cursor in zip(pages[:-1], cursors, strict=True):
+        back = (await api.get(f"{asked}&before={cursor}")).json()
+        assert [event["seq"] for event in back["data"]] == page
+    # And on from there, as far as there is something.
+    assert (await _pages(api, asked, "before", cursors[-1]))[0] == pages[-2::-1]
+
+
+async def _pages(
+    api: Api, asked: str, name: str, cursor: str | None
+) -> tuple[list[list[int]], list[str]]:
+    """Return the pages that follow one another by a cursor of this name, and the cursors."""
+    pages: list[list[int]] = []
+    cursors: list[str] = []
+    while True:
+        page = (await api.get(f"{asked}&{name}={cursor}" if cursor else asked)).json()
+        pages.append([event["seq"] for event in page["data"]])
+        assert page["has_more"] is (page["next"] is not None)
+        if page["next"] is None:
+            return pages, cursors
+        cursor = str(page["next"])
+        cursors.append(cursor)
+
+
+async def test_a_cursor_ends_what_another_begins(api: Api) -> None:
+    path = await api.session()
+    await api.append(path, *(user(f"{n}") for n in range(9)))
+    first = (await api.get(f"{path}/events?limit=2")).json()["next"]
+    last = (await api.get(f"{path}/events?limit=7")).json()["next"]
+    assert await seqs(api, path, f"after={first}&before={last}&limit=3") == [3, 4, 5]
+    assert await seqs(api, path, f"after={first}&before={last}") == [3, 4, 5, 6, 7]
+
+
 async def test_a_cursor_of_other_filters_is_refused(api: Api) -> None:
     path = await a_log(api)
     cursor = (await api.get(f"{path}/events?limit=2")).json()["next"]

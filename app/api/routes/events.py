@@ -41,6 +41,7 @@ from app.api.schemas.events import (
     pins_answer,
 )
 from app.api.schemas.fields import MAX_SEQ, Seq, Word
+from app.core.copying import replace
 from app.core.errors import InvalidInputError
 from app.core.lanes import Reader
 from app.core.policy import validate_policy
@@ -130,19 +131,30 @@ async def list_events(
             before_seq = min(position, before_seq or MAX_SEQ)
     if query.before is not None:
         position = _seq_of(read_cursor(query.before, binding, pointer="/query/before"))
+        # A cursor stands behind the event that it names, which therefore comes before it.
         if query.order == "asc":
-            before_seq = min(position, before_seq or MAX_SEQ)
+            before_seq = min(position + 1, before_seq or MAX_SEQ)
         else:
-            after_seq = max(position, after_seq or 0)
+            after_seq = max(position - 1, after_seq or 0)
     wanted = query.to_domain(after_seq=after_seq, before_seq=before_seq)
     page = await bundle.read_events.page(key, wanted, as_of_seq=query.as_of_seq)
-    is_continued = page.has_more and page.last_seq is not None and query.last is None
-    cursor = make_cursor([page.last_seq], binding) if is_continued else None
+    cursor = None
+    if page.has_more and page.last_seq is not None and query.last is None:
+        cursor = make_cursor([page.last_seq + _step_back(query)], binding)
+    if query.is_back:
+        page = replace(page, events=page.events[::-1])
     return text_answer(events_page_text(page, cursor), head_seq=page.head_seq)
 
 
 def _binding(query: EventsQuery) -> dict[str, Any]:
     return query.model_dump(exclude={"after", "before", "limit"})
+
+
+def _step_back(query: EventsQuery) -> int:
+    """Return how far from the first event of a page the cursor stands that is before it."""
+    if not query.is_back:
+        return 0
+    return -1 if query.order == "asc" else 1
 
 
 def _seq_of(position: list[Any]) -> int:

@@ -212,10 +212,17 @@ class EventsQuery(ReaderQuery):
     after: str | None = None
     """Cursor that a page answered as `next`; it goes with the same filters and order."""
     before: str | None = None
-    """Cursor of the page whose entries come after those wanted."""
+    """Cursor of a page: the page just before that one, in the same order; its `next` then goes on
+    as `before`. Beside `after` it only ends what is listed."""
+
+    @property
+    def is_back(self) -> bool:
+        """Tell whether pages are asked for that come before one another."""
+        return self.before is not None and self.after is None
 
     def to_domain(self, *, after_seq: int | None, before_seq: int | None) -> EventFilter:
-        """Return the filter, with the bounds that follow from cursors."""
+        """Return the filter, with the bounds that follow from cursors; a page before another is
+        listed from its end."""
         return EventFilter(
             after_seq=after_seq,
             before_seq=before_seq,
@@ -228,7 +235,7 @@ class EventsQuery(ReaderQuery):
             status=self.status,
             reader=self.reader,
             limit=self.limit if self.last is None else self.last,
-            descending=self.order == "desc",
+            descending=(self.order == "desc") is not self.is_back,
         )
 
 
