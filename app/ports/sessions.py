@@ -106,6 +106,11 @@ class Sessions(Protocol):
     ) -> Mapping[str, Json]:
         """Return raw keys of an app, or of a user of an app."""
 
+    async def erase_user_state(
+        self, connection: Connection, tenant_id: str, app_name: str, user_id: str
+    ) -> int:
+        """Erase the keys of a user of an app; return how many there were."""
+
     async def fork(
         self,
         connection: Connection,

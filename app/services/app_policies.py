@@ -51,6 +51,23 @@ class ManageApps:
         async with self._database.connection() as connection:
             return await self._sessions.state(connection, tenant_id, app_name, user_id)
 
+    async def erase_user_state(
+        self, tenant_id: str, app_name: str, user_id: str, *, actor: str
+    ) -> None:
+        """Erase the keys of a user of an app, if there are any; audited."""
+        async with self._database.transaction() as connection:
+            erased = await self._sessions.erase_user_state(connection, tenant_id, app_name, user_id)
+            if not erased:
+                return
+            entry = AuditEntry(
+                tenant_id=tenant_id,
+                action="erase_user_state",
+                actor=actor,
+                target=user_id,
+                details={"app_name": app_name, "keys": erased},
+            )
+            await self._audit.record(connection, entry)
+
 
 def _told(policy: Mapping[str, Json]) -> dict[str, Json]:
     """Return what the audit log keeps of a policy: a prompt is content."""

@@ -102,6 +102,11 @@ class PgSessions:
             rows = await fetch(connection, _USER_STATE, tenant_id, app_name, user_id)
         return {row["key"]: unpack_json(row["value"]) for row in rows}
 
+    async def erase_user_state(
+        self, connection: PgConnection, tenant_id: str, app_name: str, user_id: str
+    ) -> int:
+        return len(await fetch(connection, _ERASE_USER_STATE, tenant_id, app_name, user_id))
+
     async def fork(
         self,
         connection: PgConnection,
@@ -343,6 +348,21 @@ _USER_STATE: Final[LiteralString] = """
     FROM user_states
     WHERE tenant_id = $1 AND app_name = $2 AND user_id = $3
     ORDER BY key
+"""
+
+# Locked in the order in which sessions that write them lock them.
+_ERASE_USER_STATE: Final[LiteralString] = """
+    WITH held AS (
+        SELECT key
+        FROM user_states
+        WHERE tenant_id = $1 AND app_name = $2 AND user_id = $3
+        ORDER BY key
+        FOR UPDATE
+    )
+    DELETE FROM user_states AS u
+    USING held
+    WHERE u.tenant_id = $1 AND u.app_name = $2 AND u.user_id = $3 AND u.key = held.key
+    RETURNING u.key
 """
 
 # Sorted keys: sessions that write the same ones lock them in the same order.

@@ -69,6 +69,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "get /v1/apps/{app}/users/{user}/state": Operation(
         scopes=READ, parameters={"app": "app", "user": "user"}
     ),
+    "delete /v1/apps/{app}/users/{user}/state": Operation(
+        scopes=WRITE, parameters={"app": "app", "user": "user"}
+    ),
     f"post {S}/events": Operation(scopes=WRITE, body={"events": [user("more")]}),
     f"get {S}/events": Operation(scopes=READ),
     f"get {S}/events/{{seq_or_id}}": Operation(scopes=READ, parameters={"seq_or_id": "one"}),

@@ -42,6 +42,7 @@ CONTRACT: dict[str, set[str]] = {
     f"get {S}/state": set(),
     "get /v1/apps/{}/state": set(),
     "get /v1/apps/{}/users/{}/state": set(),
+    "delete /v1/apps/{}/users/{}/state": set(),
     f"post {S}/events": {"events", "format", "items", "agent", "expected_seq", "create"},
     f"get {S}/events": set(),
     f"get {S}/events/{{}}": set(),

@@ -445,6 +445,30 @@ async def test_another_owner_is_refused_by_name(api: Api, name: str) -> None:
     assert await api.head_seq(path) == 0
 
 
+# Erasing what outlives sessions
+
+
+async def test_the_state_of_a_user_is_erased_when_one_asks_for_it(api: Api) -> None:
+    app = f"app-{uuid4().hex}"
+    state = {"user:x": 1, "user:y": 2, "app:z": 3, "own": 4}
+    path = await api.session(app_name=app, user_id="ada", state=state)
+    await api.session(app_name=app, user_id="bob", state={"user:x": 9})
+    where = f"/v1/apps/{app}/users/ada/state"
+
+    # It is the user's, and not a session's.
+    assert (await api.delete(path)).status_code == 204
+    assert (await api.get(where)).json() == {"x": 1, "y": 2}
+    for _ in range(2):
+        assert (await api.delete(where)).status_code == 204
+
+    assert (await api.get(where)).json() == {}
+    assert (await api.get(f"/v1/apps/{app}/users/bob/state")).json() == {"x": 9}
+    assert (await api.get(f"/v1/apps/{app}/state")).json() == {"z": 3}
+    told = (await api.get("/v1/admin/audit?action=erase_user_state&limit=9")).json()["data"]
+    found = [(row["target"], row["details"]) for row in told if row["details"]["app_name"] == app]
+    assert found == [("ada", {"app_name": app, "keys": 2})]
+
+
 # Names with a slash
 
 

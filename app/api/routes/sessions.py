@@ -263,3 +263,15 @@ async def get_user_state(
 ) -> Response:
     """Return the raw keys of a user of an app."""
     return json_answer(dict(await bundle.apps.state(caller.tenant_id, app_name, user_id)))
+
+
+@router.delete("/v1/apps/{app}/users/{user}/state", dependencies=CAN_WRITE, status_code=204)
+async def erase_user_state(
+    bundle: ServicesHere,
+    caller: Caller,
+    app_name: AppInPath,
+    user_id: UserInPath,
+) -> Response:
+    """Erase the keys of a user of an app, which outlive the user's sessions; audited."""
+    await bundle.apps.erase_user_state(caller.tenant_id, app_name, user_id, actor=caller.key_id)
+    return Response(status_code=204)
