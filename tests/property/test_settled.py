@@ -69,6 +69,12 @@ def test_nothing_differs_for_an_agent_in_its_own_lane(
 
 
 @given(steps(), formats, st.sampled_from(READERS))
+# A call in the user's role, with a text beside it.
+@example(
+    [Step("call", ids=("c1",), flavour=8), Step("user"), Step("user")],
+    "anthropic",
+    Reader(agent="a"),
+)
 def test_nothing_differs_for_any_reader(
     drawn: Sequence[Step], format_name: str, reader: Reader
 ) -> None:

@@ -6,7 +6,7 @@ from app.core.contents import Opaque
 from app.core.copying import replace
 from app.core.events import Place
 from app.core.lanes import Reader
-from tests.builders import event, fold_of, log, model, response, section, user
+from tests.builders import call_part, event, fold_of, log, model, response, section, text, user
 from tests.property.settling import count, differences, inputs_of
 
 READER = Reader(agent="bot")
@@ -35,6 +35,13 @@ def test_what_was_repaired_in_a_summary_stays_reported() -> None:
     )
 
     assert list(differences(done, READER, "openai_chat")) == []
+
+
+def test_a_call_in_the_users_role_is_a_reply_as_a_whole() -> None:
+    called = event(text("x"), call_part("t", id="c1"), text("y"), author="bot", role="user")
+    done = log(user("a"), called, user("b"), user("c"))
+
+    assert list(differences(done, READER, "anthropic")) == []
 
 
 def test_nothing_is_settled_before_the_first_reply() -> None:

@@ -12,10 +12,9 @@ because the reply was written to a request in which it stood closed: a result th
     1 u | 2 call(a) | 3 m | 4 result(a)
     1 u | 2 call(a) | "no result was recorded" | 3 m | "late: ..."
 
-A call is the model's whatever role its event was given; what stands beside it then, before it or
-after, keeps that role and goes first. Of several results in time the last one answers. Results
-whose call is not shown are dropped and reported. Under ``adk`` the rules are ADK's (``spec/ADK.md``
-B.8).
+An event that calls is the model's, whatever role it was given. Of several results in time the last
+one answers. Results whose call is not shown are dropped and reported. Under ``adk`` the rules are
+ADK's (``spec/ADK.md`` B.8).
 """
 
 from collections.abc import Iterable
@@ -120,8 +119,7 @@ class _Pairing:
                 has_calls = True
             elif kind is FunctionResponse:
                 has_results = True
-        is_apart = has_calls and not event.has_model_role
-        if not has_results and not is_apart:
+        if not has_results:
             if event.is_model:
                 self._speak(event, event, has_calls=has_calls)
             else:
@@ -134,14 +132,8 @@ class _Pairing:
                 for part, tokens in zip(event.parts, event.part_tokens, strict=True)
                 if not isinstance(part, FunctionResponse)
             ]
-            if is_apart:
-                # The calls are the model's all the same; what stands beside them is not.
-                beside = [pair for pair in said if not isinstance(pair[0], FunctionCall)]
-                said = [pair for pair in said if isinstance(pair[0], FunctionCall)]
-                if beside:
-                    self._groups_and_events.append(_with_parts(event, beside))
             if said:
-                self._speak(event, _with_parts(event, said, role="model"), has_calls=has_calls)
+                self._speak(event, _with_parts(event, said), has_calls=has_calls)
             left = [(part, tokens) for part, tokens, is_told in self._settle_all(event) if is_told]
         else:
             left = [(part, tokens) for part, tokens, _ in self._settle_all(event)]
@@ -214,7 +206,8 @@ class _Pairing:
         if not isinstance(group, _Group) or group.response_seq != response_seq:
             group = _Group(response_seq)
             self._groups_and_events.append(group)
-        group.events.append(said)
+        # In whatever role it came: ADK's requests for a confirmation have the user's.
+        group.events.append(said if said.has_model_role else replace(said, role="model"))
         if not has_calls:
             return
         for part_index, part in _original_calls(event):

@@ -147,14 +147,13 @@ def test_result_and_call_in_one_event_are_parted() -> None:
 
 
 @pytest.mark.parametrize("results_of_its_own", [(), (response_part("c9"),)])
-def test_call_in_the_users_role_is_the_models_and_what_stands_beside_it_goes_first(
+def test_event_that_calls_is_the_models_whatever_its_role(
     results_of_its_own: tuple[Part, ...],
 ) -> None:
     asked = user("a", call_part("search", id="c1"), "b", *results_of_its_own)
 
     assert paired(asked, result("c1", 1)).events == [
-        '1 user: "a" + "b"',
-        "1 user(model): call search#c1 {}",
+        '1 user(model): "a" + call search#c1 {} + "b"',
         '2 bot: result search#c1 {"n":1}',
     ]
 
@@ -314,6 +313,12 @@ def test_late_and_timely_results_of_one_event_go_their_ways() -> None:
         '4 bot: result search#c2 {"n":2}',
         late(4, 1),
     ]
+
+
+def test_late_result_without_a_name_is_told_by_that_of_its_call() -> None:
+    nameless = response("c1", name="", result={"n": 1})
+
+    assert paired(calls("c1"), user("u"), model("on"), nameless).events[-1] == late(4, 1)
 
 
 def test_late_result_cannot_close_its_own_quotation() -> None:
