@@ -195,4 +195,4 @@ def test_a_taken_port_is_told_by_the_name_of_its_variable() -> None:
 
 def test_a_host_that_does_not_exist_is_told_by_the_name_of_its_variable() -> None:
     with pytest.raises(SettingsError, match="FOLDLINE_HOST"):
-        bound_socket(Settings(host="256.256.256.256"))
+        bound_socket(Settings(host="nowhere.invalid"))
