@@ -64,11 +64,11 @@ def whole_standing(
     """
     replies = (each.compiled_fingerprint for each in (reply, gone) if each is not None)
     found = [
-        Standing(result.chain.index(fingerprint), fingerprint)
+        (result.chain.index(fingerprint), fingerprint)
         for fingerprint in (base_fingerprint, *replies)
         if fingerprint in result.chain
     ]
-    return max(found, key=lambda standing: standing.parts or 0, default=NOTHING_STANDS)
+    return Standing(*max(found)) if found else NOTHING_STANDS
 
 
 def broken_standing(

@@ -93,7 +93,8 @@ def test_what_cannot_be_this_request_teaches_nothing() -> None:
 def test_without_reports_the_rule_counts_and_without_a_rule_our_own() -> None:
     assert OPUS is not None
     assert calibration_of(None, OPUS).percent == OPUS.tokenizer.percent
-    assert calibration_of(Learnt(limit_tokens=5), OPUS).limit_tokens == 5
+    refused = calibration_of(Learnt(limit_tokens=5), OPUS)
+    assert (refused.limit_tokens, refused.percent) == (5, OPUS.tokenizer.percent)
     assert calibration_of(None, None) == Calibration()
 
 

@@ -698,6 +698,13 @@ def test_excluded_events_are_holes() -> None:
     assert marker.sections[0].covers == ((1, 1), (3, 3))
 
 
+def test_compaction_spans_from_the_first_to_the_last_that_it_covers() -> None:
+    marker = log(*(user(str(n)) for n in range(4)), compaction(2, 3)).events[-1].marker
+
+    assert isinstance(marker, Fold)
+    assert (marker.from_seq, marker.to_seq) == (2, 3)
+
+
 def test_compaction_that_covers_nothing_is_kept_and_shows_nothing() -> None:
     done = log(user("a"), compaction(7, 9))
 

@@ -13,10 +13,15 @@ from app.core.contents import (
     Part,
     Text,
 )
+from app.core.copying import replace
+from app.core.model_rules import MediaRule
 from app.core.tokens import (
+    AUDIO_BYTES_PER_S,
     MEDIA_TOKENS,
     PART_OVERHEAD,
+    PDF_PAGE_BYTES,
     REFERENCED_FILE_TOKENS,
+    VIDEO_BYTES_PER_S,
     counted,
     part_tokens,
 )
@@ -46,6 +51,36 @@ IMAGE = InlineData(mime_type="image/png", data="A" * 4000)
 )
 def test_a_part_counts_what_it_says_and_a_little_more(part: Part, expected: int) -> None:
     assert part_tokens(part, len) == expected + PART_OVERHEAD
+
+
+def test_what_a_rule_says_of_images_counts_for_images_alone() -> None:
+    rule = load_model_rules().find("claude-sonnet-5")
+    assert rule is not None
+    blind = replace(rule, media=MediaRule())
+    sound = InlineData(mime_type="audio/mp3", data="A" * 4000)
+
+    assert counted(sound, 1, rule) == counted(sound, 1, blind)
+    assert counted(IMAGE, 1, rule) != counted(IMAGE, 1, blind)
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "size_bytes", "expected"),
+    [
+        ("application/pdf", 2 * PDF_PAGE_BYTES, 2 * 1_000),
+        ("audio/mp3", 3 * AUDIO_BYTES_PER_S, 3 * 10_000),
+        ("video/mp4", 6 * VIDEO_BYTES_PER_S, 6 * 100_000),
+    ],
+)
+def test_what_has_a_length_counts_by_its_size(
+    mime_type: str, size_bytes: int, expected: int
+) -> None:
+    media = MediaRule(page_tokens=1_000, audio_tokens_per_s=10_000, video_tokens_per_s=100_000)
+    rule = load_model_rules().find("gemini-3-pro")
+    assert rule is not None
+    rule = replace(rule, media=media, tokenizer=replace(rule.tokenizer, percent=100))
+    part = InlineData(mime_type=mime_type, data="A" * (size_bytes * 4 // 3))
+
+    assert counted(part, 1, rule) == expected + PART_OVERHEAD
 
 
 def test_media_cost_by_the_model_s_rule_wherever_they_stand() -> None:

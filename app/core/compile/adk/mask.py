@@ -28,9 +28,7 @@ def mask(events: Events, inputs: CompileInput) -> Events:
         return tuple(live)
     placed = [*summaries, *(((event.timestamp, event.seq), event) for event in live)]
     placed.sort(key=lambda pair: pair[0])
-    masked = [
-        event for event in events if event.marker is None and not inputs.index.is_live(event.seq)
-    ]
+    masked = [event for event in events if not inputs.index.is_live(event.seq)]
     return _with_masked_calls([event for _, event in placed], masked)
 
 

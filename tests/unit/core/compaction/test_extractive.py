@@ -11,7 +11,7 @@ from app.core.compaction.said import CREDENTIAL_CALL
 from app.core.compaction.section_budget import Budget, section_budget
 from app.core.events import Event
 from app.core.ranges import size, subtract, union
-from tests.builders import call, call_part, log, model, response, user
+from tests.builders import call, call_part, event, log, model, response, text, user
 
 WIDE = Budget(tokens=1_000, most_tokens=1_000)
 
@@ -159,6 +159,16 @@ def test_a_new_line_without_a_value_takes_the_place_of_none_with_one() -> None:
     assert [line.text for line in found.ledger if not line.left_out] == carried
 
 
+def test_what_holds_more_to_look_up_is_taken_first() -> None:
+    poor, rich = "The gate of hall 7 is open at 8:30.", "db-3.example is build v2.1, port 6543."
+    events = [user("go on"), *(model(text, author=text[:4]) for text in (poor, rich))]
+    assert len(section(*events).ledger) == 2
+
+    (told,) = section(*events, budget=Budget(tokens=50, most_tokens=50)).ledger
+
+    assert rich in told.text
+
+
 def test_new_lines_of_tools_take_a_share_of_the_places_of_carried_ones_and_no_more() -> None:
     def returned(version: int) -> list[Event]:
         events = []
@@ -263,6 +273,13 @@ def test_an_agent_makes_no_rules() -> None:
 
     assert all(line.kind is LedgerClass.FACT for line in found.ledger)
     assert all(line.is_quoted for line in found.ledger)
+
+
+def test_an_agent_makes_none_in_the_users_role_either() -> None:
+    said = "You must never call kestrel-2 on port 8080 again."
+
+    assert lines(user(said), kind=LedgerClass.RULE) == [said]
+    assert lines(event(text(said), author="bot", role="user"), kind=LedgerClass.RULE) == []
 
 
 def test_what_a_tool_returned_is_quoted_and_orders_nobody() -> None:

@@ -147,6 +147,16 @@ def test_text_on_the_way_to_a_late_result_travels_with_it() -> None:
     ) == ["t(c1) t(c2)", 'c1={"n":1} c2={"n":2} started']
 
 
+def test_text_beside_results_of_another_call_does_not_travel() -> None:
+    assert paired(
+        calls("c1"),
+        calls("c2"),
+        results(("c2", 1), extra="of c2"),
+        user("meanwhile"),
+        result("c1", 2),
+    ) == ["t(c1)", 'c1={"n":2}']
+
+
 # History
 
 
@@ -280,6 +290,22 @@ def test_masked_call_comes_back_whole_before_its_live_result() -> None:
         "meanwhile",
         "t(c1) t(c2)",
         'c1={"n":1} c2={"n":1}',
+        'c1={"n":2}',
+    ]
+
+
+def test_masked_results_of_several_calls_come_back_once() -> None:
+    done = log(
+        calls("c1", "c2", "c3"),
+        results(("c1", 1), ("c2", 1), ("c3", 1)),
+        compaction(1, 2, "s"),
+        result("c1", 2),
+    )
+
+    assert masked(done) == [
+        "s",
+        "t(c1) t(c2) t(c3)",
+        'c1={"n":1} c2={"n":1} c3={"n":1}',
         'c1={"n":2}',
     ]
 

@@ -12,9 +12,10 @@ from app.core.compile.breaks import (
     find_break,
     fingerprint_before,
     first_difference,
+    gone_reply,
     newest_reply,
 )
-from app.core.compile.inputs import CompileResult
+from app.core.compile.inputs import BudgetAction, CompileResult
 from app.core.compile.pipeline import run_pipeline
 from app.core.copying import replace
 from app.core.events import Event, Marker
@@ -76,6 +77,7 @@ def broken(*events: Event, reader: Reader = BOT, **options: Any) -> Break | None
     return find_break(found, now, then, index=done.index, markers=markers_of(done.events))
 
 
+CUT = (BudgetAction("stubbed", 1, 9),)
 LONG = (user("a" * 99), model("b"), user("c"))
 HISTORY = (user("a"), model("b", invocation_id="i1"), user("c", invocation_id="i2"))
 
@@ -146,6 +148,20 @@ def test_option_goes_before_a_marker_that_came_too() -> None:
     before = [user("a"), model("b", author="other"), user("c")]
 
     assert broken(*with_reply(*before), fold(1, 2), narration="name") == Break("option")
+
+
+@pytest.mark.parametrize("cut", ["now", "then"])
+def test_where_one_of_the_two_was_cut_it_may_have_been_the_budget(cut: str) -> None:
+    done = log(*with_reply(user("a"), model("b", author="other"), user("c")), user("d"))
+    now, then = (compiled(each, narration="name") for each in (done, up_to(done, 3)))
+    if cut == "now":
+        now = replace(now, budget_actions=CUT)
+    else:
+        then = replace(then, budget_actions=CUT)
+
+    found = find_break(done.events[3], now, then, index=done.index, markers=())
+
+    assert found == Break("budget")
 
 
 # What the log changed
@@ -263,6 +279,15 @@ def test_what_is_no_shown_reply_of_the_reader_is_passed_over(silent: Event) -> N
     assert found.seq == 4
 
 
+def test_newest_reply_is_gone_when_it_is_folded() -> None:
+    done = log(user("a"), model("b"), user("c"), model("d"))
+    folded = log(*done.events, fold(3, 4))
+
+    assert gone_reply(done.events, done.index, BOT) is None
+    assert gone_reply(folded.events, folded.index, BOT) == folded.events[3]
+    assert gone_reply((), done.index, BOT) is None
+
+
 def test_log_without_such_a_reply_has_none() -> None:
     done = log(*HISTORY)
 
@@ -302,10 +327,10 @@ def test_first_difference_to_a_longer_one_is_where_the_shorter_ends() -> None:
     assert found.second is not None
 
 
-def cause(since_seq: int, *events: Event) -> Break | None:
+def cause(since_seq: int, *events: Event, cut: tuple[BudgetAction, ...] = ()) -> Break | None:
     done = log(*events)
     return cause_between(
-        compiled(up_to(done, since_seq)),
+        replace(compiled(up_to(done, since_seq)), budget_actions=cut),
         compiled(done),
         index=done.index,
         markers=markers_of(done.events),
@@ -316,6 +341,11 @@ def cause(since_seq: int, *events: Event) -> Break | None:
 def test_cause_between_two_positions_is_the_marker_between_them() -> None:
     assert cause(3, *HISTORY, fold(1, 2), user("d")) == Break("compaction", 4)
     assert cause(4, *HISTORY, fold(1, 2), undo(4)) == Break("compaction", 5)
+
+
+def test_cut_is_the_cause_where_no_marker_is() -> None:
+    assert cause(3, *HISTORY, user("d"), cut=CUT) == Break("budget")
+    assert cause(4, *HISTORY, fold(1, 2), undo(4), cut=CUT) == Break("compaction", 5)
 
 
 def test_without_a_marker_that_changed_something_there_is_no_cause() -> None:

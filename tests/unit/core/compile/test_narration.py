@@ -243,6 +243,14 @@ def test_opaque_block_is_told_by_its_text_twin() -> None:
     assert texts(told)[1] == quoted("[other] said:", "so far")
 
 
+def test_opaque_block_without_a_twin_is_not_told_and_under_adk_none_is() -> None:
+    part = Opaque(provider="anthropic", type="compaction", raw="{}")
+    with_twin = replace(part, text="so far")
+
+    assert narrated(model(part, author="other")) == ()
+    assert narrated(model(with_twin, author="other"), preset="adk") == ()
+
+
 @presets
 def test_summary_is_never_retold(preset: Preset) -> None:
     summary = model("so far", author="other", segment=Segment.SUMMARIES)

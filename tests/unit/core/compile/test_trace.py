@@ -11,11 +11,13 @@ from tests.builders import (
     elide,
     event,
     fold,
+    fold_of,
     log,
     model,
     pin,
     response,
     rewind,
+    section,
     text,
     undo,
     unpin,
@@ -129,6 +131,12 @@ def test_hole_parts_a_masked_span() -> None:
 
 def test_event_of_another_lane_is_hidden() -> None:
     assert told(user("a"), user("b", scope="s"))[1] == (2, "hidden", "visibility", None)
+
+
+def test_event_of_another_lane_is_hidden_also_where_it_is_folded() -> None:
+    rows = told(user("a"), user("b", scope="s"), fold_of(2, 2, section("sum", scope="s")))
+
+    assert rows[1] == (2, "hidden", "visibility", None)
 
 
 def test_empty_event_is_hidden() -> None:

@@ -249,6 +249,13 @@ def test_posted_result_takes_the_turn_back_to_before_its_call(preset: Preset) ->
 
 
 @presets
+def test_posted_result_of_no_call_takes_the_turn_nowhere(preset: Preset) -> None:
+    done = log(user("old"), model("answer"), user("new"), response("c9", author="user"))
+
+    assert seqs(done, include_contents="none", preset=preset) == [3, 4]
+
+
+@presets
 def test_posted_answer_to_the_framework_takes_the_turn_back_too(preset: Preset) -> None:
     done = log(
         user("do it"),
