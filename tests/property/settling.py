@@ -114,6 +114,6 @@ def differences(log: Log, reader: Reader, format_name: str, **options: object) -
         for name, value in told.items():
             if told_again[name] != value:
                 yield f"{name} at {head}: {value} is not {told_again[name]}"
-        if rest.budgeted_tokens < whole.budgeted_tokens:
+        if rest.budgeted_tokens != whole.budgeted_tokens:
             yield f"budgeted at {head}: {whole.budgeted_tokens}, not {rest.budgeted_tokens}"
         settled = settle(given_events, inputs, rest, count(rest))

@@ -128,14 +128,11 @@ def settle(
     summary = next((p for p in reversed(places) if p.is_summary), before.summary_place)
     last = places[-1] if places else before.last_place
     items, fields = _items(rendered, inputs, before, keep={summary, last} - {None})
-    recorded, recorded_at = _recorded(events, earlier, rendered, inputs)
+    recorded = _recorded(events, earlier, rendered, inputs) or (before.reply, before.reply_at)
     told = tuple(event for event in events if event.seq in earlier)
     report = newest_report(result, told, reader)
     left_tokens = sum(
-        placed.tokens
-        for content in result.contents[count:]
-        if not is_nudge(content.parts[0])
-        for placed in content.parts
+        placed.tokens for content in result.contents[count:] for placed in content.parts
     )
     return Settled(
         until=until,
@@ -163,8 +160,8 @@ def settle(
         budgeted_tokens=result.budgeted_tokens - left_tokens,
         summary_place=summary,
         last_place=last,
-        reply=recorded or before.reply,
-        reply_at=recorded_at if recorded else before.reply_at,
+        reply=recorded[0],
+        reply_at=recorded[1],
         report=report[0] if report else None,
         report_at=report[1] if report else 0,
     )
@@ -262,7 +259,7 @@ def _recorded(
     earlier: set[int],
     rendered: Sequence[RenderedContent],
     inputs: CompileInput,
-) -> tuple[Event | None, int]:
+) -> tuple[Event, int] | None:
     """Return the newest settled reply that says what it was compiled for, and the parts before."""
     shown = {part.placed.seq for role, part in chained_parts(rendered) if role == "model"}
     replies = [
@@ -274,10 +271,10 @@ def _recorded(
         and is_reply(event, inputs.options.reader)
     ]
     if not replies:
-        return None, 0
+        return None
     reply = max(replies, key=lambda event: event.seq)
     count = count_before(reply, rendered)
-    return (None, 0) if count is None else (reply, inputs.settled.part_count + count)
+    return None if count is None else (reply, inputs.settled.part_count + count)
 
 
 def _call_ids(parts: Iterable[tuple[str, RenderedPart]]) -> Iterable[str]:
