@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -236,20 +237,21 @@ def test_a_client_that_is_gone_is_let_go(database_url: str, tmp_path: Path) -> N
         path = f"/v1/sessions/{uuid4().hex}"
         client.put(path, json={"app_name": "app", "user_id": "user"})
         for _ in range(6):
-            opened = [client.stream("GET", f"{path}/events/stream") for _ in range(5)]
-            for stream in opened:
-                _wait(lambda entering=stream: entering.__enter__().status_code == 200)
-            refused = client.get(f"{path}/events/stream")
-            assert (refused.status_code, refused.json()["code"]) == (429, "too_many_streams")
-            assert int(refused.headers["Retry-After"]) > 0
-            for stream in opened:
-                stream.__exit__(None, None, None)
-            _wait(lambda: _may_listen(client, path))
+            with ExitStack() as opened:
+                for _ in range(5):
+                    _wait(lambda: _listens(client, path, until=opened))
+                refused = client.get(f"{path}/events/stream")
+                assert (refused.status_code, refused.json()["code"]) == (429, "too_many_streams")
+                assert int(refused.headers["Retry-After"]) > 0
         assert _open_files(process) < 60
 
 
-def _may_listen(client: httpx.Client, path: str) -> bool:
-    with client.stream("GET", f"{path}/events/stream") as answer:
+def _listens(client: httpx.Client, path: str, *, until: ExitStack) -> bool:
+    """Open a stream that stays open until the end of the stack; one that is refused does not."""
+    with ExitStack() as opening:
+        answer = opening.enter_context(client.stream("GET", f"{path}/events/stream"))
+        if answer.status_code == 200:
+            until.push(opening.pop_all())
         return answer.status_code == 200
 
 
