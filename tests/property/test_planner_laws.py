@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.core.compaction.facts import PlanFacts, read_again, read_again_folds, wanted_folds
@@ -16,7 +16,7 @@ from app.core.contents import Content, Segment
 from app.core.copying import replace
 from app.core.events import Activation, Event, Fold, Marker, markers_of
 from app.core.index import Index
-from app.core.lanes import Reader
+from app.core.lanes import Lane, Reader
 from app.core.ranges import Ranges, contains, intersect, of_seqs, subtract, union
 from app.core.resolve import Log
 from app.formats import FORMATS, VALIDATORS
@@ -116,6 +116,21 @@ def shown_tokens(log: Log, index: Index) -> int:
 
 
 @given(steps(max_size=18), policies)
+# Three summaries, each alone in its lane: taken together they would be three again.
+@example(
+    [
+        Step("user"),
+        Step("user", lane=Lane(branch="r.t@c1")),
+        Step("user", lane=Lane(branch="r")),
+        Step("fold"),
+        Step("user"),
+        Step("call", ids=("c1",)),
+        Step("fold", second=1),
+        Step("user"),
+        Step("result", ids=("c1",)),
+    ],
+    policy(strategy="auto", context_window=40, preserve_recent=0, summary_ratio=0.2, fanout=2),
+)
 def test_a_fold_covers_what_was_planned_and_every_fold_makes_the_log_smaller(
     drawn: list[Step], chosen: CompactionPolicy
 ) -> None:

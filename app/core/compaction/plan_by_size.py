@@ -221,9 +221,13 @@ def _plan_squeeze(search: Search, end: int) -> Plan | None:
     blocked = view.blocked() if not search.is_asked else ()
 
     def is_enough(draft: Draft) -> Nothing | None:
-        # The new summary takes about as much as the largest that it replaces, unless it may not.
-        largest = max((seed.tokens for seed in draft.selection.seeds), default=0)
-        freed = draft.saved_tokens - min(largest, draft.most_tokens)
+        # The new summary takes in each lane about as much as the largest that it replaces there,
+        # unless it may not.
+        largest: dict[Lane, int] = {}
+        for seed in draft.selection.seeds:
+            for lane, tokens in seed.tokens_by_lane.items():
+                largest[lane] = max(tokens, largest.get(lane, 0))
+        freed = draft.saved_tokens - min(sum(largest.values()), draft.most_tokens)
         if draft.selection.seeds and freed >= least:
             return None
         return Nothing("no_progress", f"{freed} tokens would be freed, {least:g} are worth a fold")
