@@ -7,18 +7,20 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import httpx
 
+from tests.benchmarks.http_client import Answer
+
 #: Postgres tells what it counted within ten seconds.
 STATISTICS_DELAY_S: Final = 11.0
 
 
-def checked(answer: httpx.Response) -> Any:
+def checked(answer: Answer | httpx.Response) -> Any:
     """Return the JSON of an answer.
 
     Raises:
         RuntimeError: it is an error.
     """
     if not answer.is_success:
-        raise RuntimeError(f"{answer.request.url} answered {answer.status_code}: {answer.text}")
+        raise RuntimeError(f"answered {answer.status_code}: {answer.text}")
     return answer.json()
 
 

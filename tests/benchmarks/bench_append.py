@@ -20,15 +20,14 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import httpx
-
 from app.storage.migrate import migrate
 from tests.benchmarks.asking import checked, tidy_up
+from tests.benchmarks.http_client import Connection
 from tests.benchmarks.measuring import Stopwatch, percentile, table
 from tests.benchmarks.running import own_server, parser_of, tell_machine, write_report
 from tests.benchmarks.workload import event
@@ -132,10 +131,10 @@ def _serving(url: str) -> Iterator[str]:
 
 async def _measure_all(url: str, database_url: str) -> list[Row]:
     rows = []
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+    async with _connected(url, CLIENTS) as connections:
         for batch, times in BATCHES:
             for sessions, clients in ((MANY, 1), (1, 1), (1, CLIENTS)):
-                row = await _measure(client, batch, times, sessions, clients)
+                row = await _measure(connections[:clients], batch, times, sessions)
                 rows.append(row)
                 told = (
                     f"{batch} in {sessions} by {clients}: {row.ratio:.2f}x, {row.least_ratio:.2f}x"
@@ -145,51 +144,63 @@ async def _measure_all(url: str, database_url: str) -> list[Row]:
     return rows
 
 
+@asynccontextmanager
+async def _connected(url: str, count: int) -> AsyncIterator[list[Connection]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(Connection.to(url)) for _ in range(count)]
+
+
+async def _made(connection: Connection, name: str) -> None:
+    body = {"app_name": "bench", "user_id": "user", "policy": POLICY}
+    path = f"/v1/sessions/{name}"
+    checked(await connection.request("PUT", path, json.dumps(body).encode()))
+
+
 class _Log:
     """A session that is appended to, and one each for the floor and the least."""
 
-    def __init__(self, client: httpx.AsyncClient, name: str, batch: int) -> None:
-        self._client = client
+    def __init__(self, name: str, batch: int) -> None:
         self._name = name
         self._batch = batch
         self._next = 0
 
-    async def make(self) -> None:
-        body = {"app_name": "bench", "user_id": "user", "policy": POLICY}
+    async def make(self, connection: Connection) -> None:
         for name in (self._name, f"{self._name}-floor", f"{self._name}-least"):
-            checked(await self._client.put(f"/v1/sessions/{name}", json=body))
+            await _made(connection, name)
 
     def next_batch(self) -> bytes:
         """Return the body of the next append."""
         first, self._next = self._next, self._next + self._batch
         return json.dumps({"events": [event(first + n) for n in range(self._batch)]}).encode()
 
-    async def append(self, body: bytes, watch: Stopwatch) -> None:
+    async def append(self, connection: Connection, body: bytes, watch: Stopwatch) -> None:
         """Append a batch."""
-        await self._post(f"/v1/sessions/{self._name}/events", body, watch)
+        path = f"/v1/sessions/{self._name}/events"
+        await _post(connection, path, body, watch)
 
-    async def append_bare(self, body: bytes, watch: Stopwatch) -> None:
+    async def append_bare(self, connection: Connection, body: bytes, watch: Stopwatch) -> None:
         """Have the floor do the same."""
-        await self._post(f"/floor/{self._batch}/{self._name}-floor", body, watch)
+        path = f"/floor/{self._batch}/{self._name}-floor"
+        await _post(connection, path, body, watch)
 
-    async def append_least(self, body: bytes, watch: Stopwatch) -> None:
+    async def append_least(self, connection: Connection, body: bytes, watch: Stopwatch) -> None:
         """Have the events parsed and counted, and the floor do the same."""
-        await self._post(f"/least/{self._batch}/{self._name}-least", body, watch)
-
-    async def _post(self, path: str, body: bytes, watch: Stopwatch) -> None:
-        headers = {"Content-Type": "application/json"}
-        with watch:
-            answer = await self._client.post(path, content=body, headers=headers)
-        checked(answer)
+        path = f"/least/{self._batch}/{self._name}-least"
+        await _post(connection, path, body, watch)
 
 
-async def _measure(
-    client: httpx.AsyncClient, batch: int, times: int, sessions: int, clients: int
-) -> Row:
-    logs = [_Log(client, f"b{batch}-s{sessions}-c{clients}-{n}", batch) for n in range(sessions)]
+async def _post(connection: Connection, path: str, body: bytes, watch: Stopwatch) -> None:
+    with watch:
+        answer = await connection.request("POST", path, body)
+    checked(answer)
+
+
+async def _measure(connections: list[Connection], batch: int, times: int, sessions: int) -> Row:
+    clients = len(connections)
+    logs = [_Log(f"b{batch}-s{sessions}-c{clients}-{n}", batch) for n in range(sessions)]
     watches = _watches(clients)
     for log in logs:
-        await log.make()
+        await log.make(connections[0])
     for turn in range(WARM_UP * sessions + times // clients):
         if turn == WARM_UP * sessions:
             watches = _watches(clients)
@@ -198,7 +209,7 @@ async def _measure(
         # All writers at once, and then all of the floor's: neither waits for the other.
         ways = (log.append, log.append_bare, log.append_least)
         for way, watches_of_way in zip(ways, watches, strict=True):
-            await asyncio.gather(*map(way, bodies, watches_of_way))
+            await asyncio.gather(*map(way, connections, bodies, watches_of_way))
     samples, floor, least = (
         [sample for watch in watches_of_way for sample in watch.samples_ms]
         for watches_of_way in watches
@@ -241,9 +252,8 @@ def _large(kind: str, number: int) -> dict[str, Any]:
 
 
 async def _measure_stalls(url: str) -> list[Stall]:
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-        body = {"app_name": "bench", "user_id": "user", "policy": POLICY}
-        checked(await client.put("/v1/sessions/large", json=body))
+    async with Connection.to(url) as connection:
+        await _made(connection, "large")
         stalls = []
         for kind in ("prose", "hex digits", "members", "numbers"):
             watch = Stopwatch()
@@ -251,15 +261,11 @@ async def _measure_stalls(url: str) -> list[Stall]:
             own: list[float] = []
             for number in range(LARGE_TIMES):
                 content = json.dumps({"events": [_large(kind, number)]}).encode()
-                await client.get("/stall")
+                await connection.request("GET", "/stall")
                 with watch:
-                    answer = await client.post(
-                        "/v1/sessions/large/events",
-                        content=content,
-                        headers={"Content-Type": "application/json"},
-                    )
+                    answer = await connection.request("POST", "/v1/sessions/large/events", content)
                 checked(answer)
-                told = checked(await client.get("/stall"))
+                told = checked(await connection.request("GET", "/stall"))
                 longest.append(told["all"])
                 own.append(told["own"])
             stalls.append(

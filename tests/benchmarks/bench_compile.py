@@ -26,11 +26,10 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Final
 
-import httpx
-
 from app.cli.service_process import running_service
 from tests.benchmarks.asking import checked, events_read, made_database, tidy_up
 from tests.benchmarks.google_adk import GoogleAdk, compaction, quiet
+from tests.benchmarks.http_client import Client
 from tests.benchmarks.measuring import Stopwatch, percentile, table
 from tests.benchmarks.running import own_server, parser_of, tell_machine, write_report
 from tests.benchmarks.workload import AGENT, EVENTS_PER_INVOCATION, LIVE_EVENTS, START_S, events
@@ -47,8 +46,6 @@ COLD_COMPILES: Final = 30
 ADK_SAMPLES: Final = {0: 20, 1_000: 10, 10_000: 3}
 #: Only the caller's own fold: nothing happens in the background while others are measured.
 POLICY: Final = {"compaction": {"strategy": "none"}}
-#: The floors do not compress, and are to send the same bytes.
-PLAIN: Final = {"Accept-Encoding": "identity"}
 SUMMARY: Final = "The user asked for the state of many orders; every one is held at a hub."
 #: What is held to: the masked history costs nothing; so much faster than google-adk by masked
 #: events; so many floors, warm at every length, and cold by live events.
@@ -111,9 +108,9 @@ def main() -> int:
 class _Peers:
     """Who compiles the sessions: two services, the floors, and google-adk."""
 
-    warm: httpx.Client
-    cold: httpx.Client
-    floor: httpx.Client
+    warm: Client
+    cold: Client
+    floor: Client
     database_url: str
     adk: GoogleAdk
 
@@ -127,9 +124,9 @@ async def _measure_all(server_url: str, sizes: list[int]) -> tuple[list[Row], li
             running_service(settings) as warm_url,
             running_service({**settings, "COMPILE_CACHE_BYTES": "0"}) as cold_url,
             _running_floor(ours) as floor_url,
-            closing(httpx.Client(base_url=warm_url, timeout=300, headers=PLAIN)) as warm,
-            closing(httpx.Client(base_url=cold_url, timeout=300, headers=PLAIN)) as cold,
-            closing(httpx.Client(base_url=floor_url, timeout=300, headers=PLAIN)) as floor,
+            closing(Client(warm_url)) as warm,
+            closing(Client(cold_url)) as cold,
+            closing(Client(floor_url)) as floor,
         ):
             peers = _Peers(warm, cold, floor, ours, adk)
             cold_rows = [await _measure_cold(peers, live) for live in COLD_SIZES]
@@ -172,7 +169,7 @@ async def _measure(peers: _Peers, masked: int) -> Row:
     for number in range(COMPILES):
         head_seq = _append(peers.warm, session_id, masked + LIVE_EVENTS + number, 1)
         with warm:
-            response = peers.warm.post(f"/v1/sessions/{session_id}/compile", json=body)
+            response = peers.warm.post(f"/v1/sessions/{session_id}/compile", body)
         assert len(checked(response)["request"]["contents"]) > LIVE_EVENTS // 2
         size = len(response.content)
         asked = {"session": session_id, "after_seq": head_seq - 1, "bytes": size}
@@ -218,10 +215,10 @@ async def _measure_cold(peers: _Peers, live: int) -> ColdRow:
     )
 
 
-def _timed(client: httpx.Client, path: str, body: dict[str, Any], watch: Stopwatch) -> int:
+def _timed(client: Client, path: str, body: dict[str, Any], watch: Stopwatch) -> int:
     """Time a request; return the bytes of its answer."""
     with watch:
-        response = client.post(path, json=body)
+        response = client.post(path, body)
     if not response.is_success:
         raise RuntimeError(f"{path} answered {response.status_code}: {response.text}")
     return len(response.content)
@@ -240,7 +237,7 @@ async def _measure_adk(adk: GoogleAdk, session_id: str, masked: int) -> Stopwatc
     return watch
 
 
-def _append(client: httpx.Client, session_id: str, first: int, count: int) -> int:
+def _append(client: Client, session_id: str, first: int, count: int) -> int:
     """Append events; return the head."""
     head_seq = 0
     for start in range(first, first + count, BATCH):
@@ -249,21 +246,21 @@ def _append(client: httpx.Client, session_id: str, first: int, count: int) -> in
             "events": list(events(start, size)),
             "create": {"app_name": "bench", "user_id": "user", "policy": POLICY},
         }
-        answer = checked(client.post(f"/v1/sessions/{session_id}/events", json=body))
+        answer = checked(client.post(f"/v1/sessions/{session_id}/events", body))
         head_seq = answer["head_seq"]
     return head_seq
 
 
-def _fold(client: httpx.Client, session_id: str, masked: int) -> None:
+def _fold(client: Client, session_id: str, masked: int) -> None:
     assert masked % EVENTS_PER_INVOCATION == 0
     covers = {"from_seq": 1, "to_seq": masked}
     body = {"covers": covers, "content": SUMMARY}
-    fold = checked(client.post(f"/v1/sessions/{session_id}/summaries", json=body))
+    fold = checked(client.post(f"/v1/sessions/{session_id}/summaries", body))
     assert fold["covers"] == [[1, masked]]
 
 
-def _compile(client: httpx.Client, session_id: str, body: dict[str, Any]) -> None:
-    checked(client.post(f"/v1/sessions/{session_id}/compile", json=body))
+def _compile(client: Client, session_id: str, body: dict[str, Any]) -> None:
+    checked(client.post(f"/v1/sessions/{session_id}/compile", body))
 
 
 def _print(rows: list[Row], cold_rows: list[ColdRow]) -> None:

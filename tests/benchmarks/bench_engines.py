@@ -16,12 +16,11 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import httpx
-
 from app.cli.service_process import running_service
 from app.core.canonical import Json
 from tests.benchmarks.asking import checked, made_database, tidy_up
 from tests.benchmarks.google_adk import GoogleAdk, folded, quiet
+from tests.benchmarks.http_client import Client
 from tests.benchmarks.measuring import Stopwatch, percentile, table
 from tests.benchmarks.running import own_server, parser_of, tell_machine, write_report
 from tests.benchmarks.workload import AGENT, EVENTS_PER_INVOCATION, events
@@ -59,7 +58,7 @@ class Row:
         return self.adk_p50_ms / self.warm_p50_ms
 
 
-async def _measure(name: str, client: httpx.Client, database_url: str, adk: GoogleAdk) -> Row:
+async def _measure(name: str, client: Client, database_url: str, adk: GoogleAdk) -> Row:
     folds = _played(client, name)
     await tidy_up(database_url)
     warm, contents = _measured(client, name)
@@ -79,39 +78,39 @@ async def _measure(name: str, client: httpx.Client, database_url: str, adk: Goog
     )
 
 
-def _played(client: httpx.Client, name: str) -> int:
+def _played(client: Client, name: str) -> int:
     """Append the invocations, each folded before the next; return how many folds there are."""
     path = f"/v1/sessions/{name}"
     policy = {"compaction": {"strategy": STRATEGIES[name], **ENGINES[name]}}
     body = {"app_name": "bench", "user_id": "user", "policy": policy}
-    checked(client.put(path, json=body))
+    checked(client.put(path, body))
     for first in range(0, EVENTS, EVENTS_PER_INVOCATION):
         turn = list(events(first, EVENTS_PER_INVOCATION))
-        checked(client.post(f"{path}/events", json={"events": turn}))
+        checked(client.post(f"{path}/events", {"events": turn}))
         _compile(client, path, compaction_wait_ms=WAIT_MS)
     rests = {"compaction": {"strategy": "none", **dict.fromkeys(ENGINES[name])}}
-    checked(client.patch(path, json={"policy": rests}))
-    page = checked(client.get(f"{path}/compactions", params={"limit": MOST_FOLDS}))
+    checked(client.patch(path, {"policy": rests}))
+    page = checked(client.get(f"{path}/compactions?limit={MOST_FOLDS}"))
     return len(page["data"])
 
 
-def _measured(client: httpx.Client, name: str) -> tuple[Stopwatch, int]:
+def _measured(client: Client, name: str) -> tuple[Stopwatch, int]:
     """Compile after appends; return how long it took, and how many contents there are."""
     path = f"/v1/sessions/{name}"
     _compile(client, path)
     warm, contents = Stopwatch(), 0
     for number in range(COMPILES):
         asked = {"events": list(events(EVENTS + number, 1))}
-        checked(client.post(f"{path}/events", json=asked))
+        checked(client.post(f"{path}/events", asked))
         with warm:
             compiled = _compile(client, path)
         contents = len(compiled["request"]["contents"])
     return warm, contents
 
 
-def _compile(client: httpx.Client, path: str, **more: Json) -> dict[str, Any]:
+def _compile(client: Client, path: str, **more: Json) -> dict[str, Any]:
     body = {"agent": AGENT, "format": "gemini", **more}
-    compiled: dict[str, Any] = checked(client.post(f"{path}/compile", json=body))
+    compiled: dict[str, Any] = checked(client.post(f"{path}/compile", body))
     return compiled
 
 
@@ -122,7 +121,7 @@ async def _measure_all(server_url: str) -> list[Row]:
     try:
         with (
             running_service(settings) as url,
-            closing(httpx.Client(base_url=url, timeout=300)) as client,
+            closing(Client(url)) as client,
         ):
             return [await _measure(name, client, ours, adk) for name in ENGINES]
     finally:

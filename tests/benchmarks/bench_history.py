@@ -16,12 +16,11 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
-import httpx
-
 from app.cli.service_process import running_service
 from app.storage.migrate import migrate
 from tests.benchmarks.asking import checked, events_read, tidy_up
 from tests.benchmarks.bulk import lengthen
+from tests.benchmarks.http_client import Client
 from tests.benchmarks.measuring import Stopwatch, percentile, table
 from tests.benchmarks.processes import resident_mb
 from tests.benchmarks.running import own_server, parser_of, tell_machine, write_report
@@ -86,8 +85,8 @@ def _measure(url: str, masked: int) -> tuple[list[Flat], list[Look]]:
     with (
         running_service(settings) as short_url,
         running_service(settings) as long_url,
-        closing(httpx.Client(base_url=short_url, timeout=300)) as short,
-        closing(httpx.Client(base_url=long_url, timeout=300)) as long,
+        closing(Client(short_url)) as short,
+        closing(Client(long_url)) as long,
     ):
         sides = [Side(short, "short", SHORT), Side(long, "long", masked)]
         for side in sides:
@@ -105,7 +104,7 @@ def _measure(url: str, masked: int) -> tuple[list[Flat], list[Look]]:
 class Side:
     """A session, and the service that compiles it."""
 
-    def __init__(self, client: httpx.Client, session_id: str, masked: int) -> None:
+    def __init__(self, client: Client, session_id: str, masked: int) -> None:
         self.client = client
         self.session_id = session_id
         self.path = f"/v1/sessions/{session_id}"
@@ -118,7 +117,7 @@ class Side:
         create = {"app_name": "bench", "user_id": "user", "policy": POLICY}
         period = EVENTS_PER_INVOCATION
         first = {"events": list(events(0, period)), "create": create}
-        checked(self.client.post(f"{self.path}/events", json=first))
+        checked(self.client.post(f"{self.path}/events", first))
         asyncio.run(
             lengthen(url, self.session_id, period=period, masked=self.masked, summary=SUMMARY)
         )
@@ -132,9 +131,7 @@ class Side:
         with appends:
             self._append(1)
         with compiles:
-            answer = self.client.post(
-                f"{self.path}/compile", json={"agent": AGENT, "format": "gemini"}
-            )
+            answer = self.client.post(f"{self.path}/compile", {"agent": AGENT, "format": "gemini"})
         assert len(checked(answer)["request"]["contents"]) > LIVE_EVENTS // 2
 
     def row(self) -> Flat:
@@ -144,13 +141,13 @@ class Side:
             compile_p50_ms=percentile(self._compiles.samples_ms, 0.5),
             compile_p99_ms=percentile(self._compiles.samples_ms, 0.99),
             append_p50_ms=percentile(self._appends.samples_ms, 0.5),
-            memory_mb=resident_mb(int(self.client.base_url.port or 0)),
+            memory_mb=resident_mb(self.client.port),
         )
 
     def _append(self, count: int) -> None:
         body = {"events": list(events(self._next, count))}
         self._next += count
-        checked(self.client.post(f"{self.path}/events", json=body))
+        checked(self.client.post(f"{self.path}/events", body))
 
 
 #: Name, method, path below the session, and body.
@@ -209,7 +206,7 @@ def _look(side: Side, asked: _Asked) -> tuple[Stopwatch, int, str]:
     watch, size, status = Stopwatch(), 0, ""
     for _ in range(LOOKS):
         with watch:
-            answer = side.client.request(method, place, json=body)
+            answer = side.client.request(method, place, body)
         size = len(answer.content)
         told = answer.json()
         if not answer.is_success:

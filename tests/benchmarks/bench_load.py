@@ -19,7 +19,6 @@ import time
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from app.cli.service_process import running_service
 from app.storage.migrate import migrate
@@ -120,8 +119,7 @@ async def _measure(place: Place, urls: list[str], clients: int, seconds: float) 
     async with AsyncExitStack() as stack:
         agents = []
         for number in range(clients):
-            parts = urlsplit(urls[number % len(urls)])
-            connection = Connection(parts.hostname or "", parts.port or 0)
+            connection = Connection.to(urls[number % len(urls)])
             await stack.enter_async_context(connection)
             agents.append(Agent(connection, f"s{len(urls)}-c{clients}-{number}", number))
         # A few at a time: making the sessions is not what is measured.
@@ -163,22 +161,22 @@ class Agent:
             body = {"events": self._events(FIRST_EVENTS), "create": create}
             for path, asked in (("/events", body), ("/compile", self._compile())):
                 answer = await self._post(path, asked)
-                assert answer.status < 300, answer.body
+                assert answer.status_code < 300, answer.content
 
     async def work(self, tally: Tally, until_s: float) -> None:
         """Send one request after the other until it is time."""
         while time.monotonic() < until_s:
             started_s = time.perf_counter()
             answer = await self._step()
-            if answer.status < 300:
+            if answer.status_code < 300:
                 tally.samples_ms.append((time.perf_counter() - started_s) * 1000)
-            elif answer.status in (429, 503) and answer.retry_after_s is not None:
+            elif answer.status_code in (429, 503) and answer.retry_after_s is not None:
                 tally.refused += 1
                 # As clients do: not all at the same moment.
                 pause_s = answer.retry_after_s * self._dice.uniform(0.5, 1.5)
                 await asyncio.sleep(min(pause_s, max(0.0, until_s - time.monotonic())))
             else:
-                tally.failures.append(answer.body.decode(errors="replace"))
+                tally.failures.append(answer.text)
 
     async def _step(self) -> Answer:
         kind = self._dice.random()
