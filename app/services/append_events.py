@@ -42,7 +42,7 @@ from app.ports import (
 from app.services import idempotency
 from app.services.activate_staged import ActivateStaged
 from app.services.enforce_quotas import EnforceQuotas
-from app.services.follow_head import FollowHead
+from app.services.follow_head import FollowHead, is_ordinary
 from app.services.idempotency import IdempotentRequest
 from app.services.prepare_events import NATIVE, EventPreparer, Note, PreparedEvent, SentBatch
 from app.services.resolve_batch import resolve_beside_loop
@@ -150,30 +150,20 @@ class AppendEvents:
         await self._quotas.refresh(append.key.tenant_id)
         append = await self._with_agent(append)
         prepared, notes = await self._preparer.prepare(append.batch, now=self._clock.now())
-        async with self._follow.turn(append.key) as waited_s:
-            result = await self._followed(append, prepared, notes, waited_s)
-            if result is None:
-                self._follow.forget(append.key)
-                result = await self._locked(append, prepared, notes)
-            return result
-
-    async def _followed(
-        self,
-        append: Append,
-        prepared: Sequence[PreparedEvent],
-        notes: Sequence[Note],
-        waited_s: float,
-    ) -> AppendResult | None:
-        """Append in one statement; None where that is not enough."""
         # Whose the session is, which `create` names, is only looked at under the lock.
         is_plain = append.idempotent is None and append.create is None
         if not is_plain or append.batch.allow_markers:
-            return None
+            async with self._follow.turn(append.key, None):
+                return await self._locked(append, prepared, notes)
         fresh = fresh_events(prepared, {})
-        followed = await self._follow(append.key, fresh, expected_seq=append.expected_seq)
-        if followed is None:
-            return None
-        self._meter.lock_waited("append", waited_s)
+        is_anywhere = append.expected_seq is None and is_ordinary(fresh)
+        async with self._follow.turn(append.key, fresh if is_anywhere else None) as turn:
+            followed = turn.done
+            if followed is None:
+                followed = await self._follow(append.key, fresh, expected_seq=append.expected_seq)
+            if followed is None:
+                return await self._locked(append, prepared, notes)
+        self._meter.lock_waited("append", turn.waited_s)
         appended = _answers(prepared, fresh, {}, followed.rows)
         self._count(followed.rows, appended, source=_source(append))
         return AppendResult(
@@ -184,6 +174,7 @@ class AppendEvents:
         self, append: Append, prepared: Sequence[PreparedEvent], notes: Sequence[Note]
     ) -> AppendResult:
         """Append in a transaction that locks the session first."""
+        self._follow.forget(append.key)
         async with self._database.transaction() as connection:
             kept = await idempotency.claim(self._keys, connection, append.idempotent)
             if kept is not None:

@@ -12,22 +12,21 @@ takes the long way: lock, load, resolve, insert. Both ways resolve with the same
     the batch asks for more                            the long way
 
 Writers of one session in one process take turns. They would wait for each other in the database
-otherwise, each with a connection of the pool.
+otherwise, each with a connection of the pool. Those who wait are appended together, as one batch:
+the log is the same, and only the first of them pays for the round trip.
 """
 
-import asyncio
-import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from typing import Final, TypeAlias
 from uuid import UUID
-from weakref import WeakValueDictionary
 
 from app.core.compaction.due import Counters
 from app.core.copying import replace
-from app.core.errors import InvalidInputError, LockTimeoutError
+from app.core.errors import InvalidInputError
 from app.core.events import Event
 from app.core.invocations import InvocationFacts, advance, concerned
 from app.core.limits import Stored
@@ -38,9 +37,10 @@ from app.services.enforce_quotas import EnforceQuotas
 from app.services.prepare_events import PreparedEvent
 from app.services.resolve_batch import resolve_beside_loop
 from app.services.schedule_compaction import ScheduleCompaction, has_nameless_answer
+from app.services.take_turns import TakeTurns, Turn
 
-#: How long a writer waits for its turn: as long as for the lock of the session's row.
-TURN_TIMEOUT_S: Final = 4.0
+#: Events that are appended together; more would gain nothing.
+MAX_TOGETHER: Final = 100
 #: Sessions of which it is remembered where they stand, at some 3 KB each, and how many lanes,
 #: summaries and open calls one may have for that.
 MAX_HEADS: Final = 4_096
@@ -53,6 +53,10 @@ class Followed:
 
     rows: Sequence[NewEvent]
     head_seq: int
+
+
+#: Events that are not known to be stored.
+Fresh: TypeAlias = Sequence[PreparedEvent]
 
 
 class FollowHead:
@@ -73,35 +77,32 @@ class FollowHead:
         self._quotas = quotas
         self._count = count
         self._heads: OrderedDict[UUID, LogHead] = OrderedDict()
-        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
+        self._turns = TakeTurns[SessionKey, Fresh, Followed](
+            self._together, fit_together=_fit_together
+        )
 
-    @asynccontextmanager
-    async def turn(self, key: SessionKey) -> AsyncIterator[float]:
-        """Wait until no other append of this process to the session is under way; tell how long.
+    def turn(
+        self, key: SessionKey, fresh: Fresh | None
+    ) -> AbstractAsyncContextManager[Turn[Followed]]:
+        """Wait until no other append of this process to the session is under way, or until another
+        has appended these events with its own.
+
+        Args:
+            key: the session's.
+            fresh: what is not known to be stored, and whatever the head is may follow it; None:
+                nobody else may append it.
 
         Raises:
             LockTimeoutError: others took too long.
         """
-        lock = self._turns.get(key.uid)
-        if lock is None:
-            lock = self._turns[key.uid] = asyncio.Lock()
-        started_s = time.perf_counter()
-        try:
-            async with asyncio.timeout(TURN_TIMEOUT_S):
-                await lock.acquire()
-        except TimeoutError:
-            raise LockTimeoutError from None
-        try:
-            yield time.perf_counter() - started_s
-        finally:
-            lock.release()
+        return self._turns.turn(key, fresh)
 
     def forget(self, key: SessionKey) -> None:
         """Forget where a log stood: something was appended in another way."""
         self._heads.pop(key.uid, None)
 
     async def __call__(
-        self, key: SessionKey, fresh: Sequence[PreparedEvent], *, expected_seq: int | None
+        self, key: SessionKey, fresh: Fresh, *, expected_seq: int | None
     ) -> Followed | None:
         """Append, if these events look no further back than the head.
 
@@ -113,11 +114,9 @@ class FollowHead:
         Returns:
             None where the long way is to be taken; nothing was done then.
         """
-        if not fresh or any(each.state_delta for each in fresh):
+        if not is_ordinary(fresh):
             return None
         needs = needs_of(each.event for each in fresh)
-        if needs.has_markers:
-            return None
         known = self._heads.pop(key.uid, None)
         if known is not None and _may_follow(known, needs, expected_seq):
             batch = await self._resolve(key, fresh, needs, known)
@@ -133,8 +132,19 @@ class FollowHead:
             return Followed(batch.rows, batch.then.head_seq)
         return None
 
+    async def _together(
+        self, key: SessionKey, batches: Sequence[Fresh]
+    ) -> Sequence[Followed] | None:
+        union = [each for fresh in batches for each in fresh]
+        followed = await self(key, union, expected_seq=None)
+        if followed is None:
+            return None
+        rows = iter(followed.rows)
+        own = [list(islice(rows, len(fresh))) for fresh in batches]
+        return [Followed(each, each[-1].event.seq) for each in own]
+
     async def _resolve(
-        self, key: SessionKey, fresh: Sequence[PreparedEvent], needs: Needs, head: LogHead
+        self, key: SessionKey, fresh: Fresh, needs: Needs, head: LogHead
     ) -> "_Batch | None":
         """Return the batch as it follows from where the log stands; None if it asks for more."""
         facts = await self._facts(key, head, needs)
@@ -235,6 +245,19 @@ class _Batch:
     then: LogHead
     own_ids: Sequence[str]
     stored: Stored
+
+
+def is_ordinary(fresh: Fresh) -> bool:
+    """Tell whether events do nothing but follow the head: there are some, and none changes state or
+    asks for a marker."""
+    return bool(fresh) and not any(each.state_delta or each.event.request for each in fresh)
+
+
+def _fit_together(batches: Sequence[Fresh]) -> bool:
+    """Tell whether batches may be one: with an id twice, the later is to be told that it repeats
+    the earlier."""
+    ids = {each.event.id for fresh in batches for each in fresh}
+    return len(ids) == sum(map(len, batches)) <= MAX_TOGETHER
 
 
 def _may_follow(head: LogHead, needs: Needs, expected_seq: int | None) -> bool:

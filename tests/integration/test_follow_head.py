@@ -169,6 +169,96 @@ async def test_following_the_head_leaves_the_log_that_the_long_way_leaves(
             await replicas[0].call("DELETE", f"/v1/sessions/{session_id}")
 
 
+@pytest.mark.parametrize("seed", range(PROGRAMS))
+async def test_writers_at_the_same_time_leave_the_log_that_one_after_another_leaves(
+    database_url: str, replicas: list[Api], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long = f"at-once-{seed}", f"in-turn-{seed}"
+    dice = random.Random(seed)  # noqa: S311  dice
+    created = {"app_name": "shop", "user_id": "ada", "policy": _POLICIES[seed % len(_POLICIES)]}
+    for session_id in (short, long):
+        await replicas[0].call("PUT", f"/v1/sessions/{session_id}", created)
+    program = _program(seed)
+
+    async def append(body: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        asked = dice.choice([replicas[0]] * 5 + replicas[1:])
+        return body, _told(await asked.call("POST", f"/v1/sessions/{short}/events", body))
+
+    told: list[tuple[dict[str, Any], Any]] = []
+    while program:
+        writers = dice.choice((2, 5, 12))
+        told += await asyncio.gather(*map(append, program[:writers]))
+        del program[:writers]
+    # What changed nothing may have come whenever: a repeat, or what is refused.
+    stored = [(body, said) for body, said in told if said[0] == 201 and _first_seq(said)]
+    stored.sort(key=lambda each: _first_seq(each[1]))
+    monkeypatch.setattr(FollowHead, "__call__", _never)
+    for body, said in stored:
+        answer = await replicas[0].call("POST", f"/v1/sessions/{long}/events", body)
+        assert _told(answer) == said
+
+    connection = await asyncpg.connect(database_url)
+    try:
+        assert await _stored(connection, short) == await _stored(connection, long)
+    finally:
+        await connection.close()
+        for session_id in (short, long):
+            await replicas[0].call("DELETE", f"/v1/sessions/{session_id}")
+
+
+def _first_seq(said: Any) -> int:
+    """Return the seq of the first event that an append has stored, 0 without one."""
+    return min((seq for seq, is_duplicate in said[2] if not is_duplicate), default=0)
+
+
+async def test_one_that_is_refused_refuses_nobody_else(replicas: list[Api]) -> None:
+    path = await replicas[0].session()
+    events = [{**model(f"{n}"), "id": f"m{n}"} for n in range(10)]
+    events[4]["compiled_seq"] = 1_000
+    answers = await asyncio.gather(
+        *(replicas[0].call("POST", f"{path}/events", {"events": [event]}) for event in events)
+    )
+
+    assert [answer.status_code for answer in answers] == [201] * 4 + [422] + [201] * 5
+    assert answers[4].json()["errors"][0]["pointer"] == "/events/0/compiled_seq"
+    seqs = [answer.json()["appended"][0]["seq"] for answer in answers if answer.is_success]
+    assert sorted(seqs) == list(range(1, 10))
+
+
+async def test_an_event_that_many_send_at_once_is_stored_once(replicas: list[Api]) -> None:
+    path = await replicas[0].session()
+    event = {**model("once"), "id": "m1"}
+    # All others wait for the first, and come together.
+    first = {"events": [model("before")]}
+    bodies = [first, *[{"events": [event]}, {"events": [event, model("beside")]}] * 5]
+    answers = await asyncio.gather(
+        *(replicas[0].call("POST", f"{path}/events", body) for body in bodies)
+    )
+
+    assert {answer.status_code for answer in answers} == {201}
+    told = [answer.json()["appended"] for answer in answers[1:]]
+    assert {each[0]["seq"] for each in told} == {2}
+    assert sum(not each[0]["duplicate"] for each in told) == 1
+    assert sorted(each[1]["seq"] for each in told if len(each) == 2) == [3, 4, 5, 6, 7]
+
+
+async def test_writers_that_wait_ask_the_database_together(database_url: str) -> None:
+    with asked_of_the_database() as sent:
+        async with client_of(settings_for(database_url)) as client:
+            api, path = Api(client), "/v1/sessions/asked-together"
+            await api.call("PUT", path, {"app_name": "shop", "user_id": "ada"})
+            await _count(sent, api, path, user("hi"))
+            sent.clear()
+            answers = await asyncio.gather(
+                *(api.call("POST", f"{path}/events", {"events": [model(f"{n}")]}) for n in range(9))
+            )
+            await asyncio.sleep(0.01)
+
+    assert [answer.status_code for answer in answers] == [201] * 9
+    inserts = [text for text in sent if "INSERT INTO events" in text]
+    assert len(inserts) == 2
+
+
 async def test_an_invocation_is_complete_when_its_calls_are_answered(
     database_url: str, replicas: list[Api]
 ) -> None:
