@@ -64,6 +64,10 @@ CLIENT_CALLS: Final = frozenset(
 )
 
 
+class CallsUnknownError(Exception):
+    """What an event means depends on calls that the facts may lack."""
+
+
 @dataclass(slots=True)
 class CallFacts:
     """One function call of the log."""
@@ -149,6 +153,9 @@ class Facts:
     last_rewind_seq: int = 0
     #: Calls by id; those without one under the empty id.
     calls_by_id: dict[str, list[CallFacts]] = field(default_factory=dict)
+    #: False: the newest calls that nothing answers are there, of older ones none. Who means one of
+    #: these cannot be resolved.
+    knows_older_calls: bool = True
     #: Every marker, for a batch that holds one; where it holds folds alone, at least the folds that
     #: are shown.
     markers: list[tuple[int, Marker]] = field(default_factory=list)
@@ -258,7 +265,7 @@ class Resolver:
         Raises:
             InvalidEventError: ``compiled_seq`` is not before the event, or a marker names no
             marker. RewindTargetError: a rewind names nothing before it. CompactionRangeError: a
-            fold would cover nothing.
+            fold would cover nothing. CallsUnknownError: the facts know no older calls.
         """
         facts = self.facts
         seq = facts.head_seq + 1
@@ -287,7 +294,10 @@ class Resolver:
 
     def _lane(self, lane: Lane) -> Lane:
         known = self.facts.calls_by_id
-        names = tuple(name for name, tag in tagged_segments(lane.branch) if known.get(tag))
+        tagged = list(tagged_segments(lane.branch))
+        if not self.facts.knows_older_calls and not all(known.get(tag) for _, tag in tagged):
+            raise CallsUnknownError
+        names = tuple(name for name, tag in tagged if known.get(tag))
         lane = replace(lane, tool_names=names) if names else lane
         if lane not in self.facts.lanes:
             self.facts.lane_count += 1
@@ -380,11 +390,17 @@ class Resolver:
         standing = [c for c in candidates if not contains(self.facts.index.rewound, c.seq)]
         candidates = standing or candidates
         if not candidates:
+            if not self.facts.knows_older_calls:
+                raise CallsUnknownError
             return None
         line = line_up(event.lane.branch)
         closest = min(_distance(event.lane, line, call) for call in candidates)
         candidates = [c for c in candidates if _distance(event.lane, line, c) == closest]
         call = self._choose(candidates, by_name=bool(part.name) and not part.id)
+        # None that is older comes before a call that waits where the response stands.
+        is_certain = bool(part.id and standing) and closest == 0 and self._is_open(call)
+        if not (is_certain or self.facts.knows_older_calls):
+            raise CallsUnknownError
         call.answers.append(event.seq)
         return Owner(call.seq, call.part_index, call.author, call.name, call.lane)
 

@@ -17,7 +17,7 @@ from app.core.index import Index
 from app.core.invocations import InvocationFacts, Newest
 from app.core.lanes import ANYONE, Lane, Reader
 from app.core.ranges import Ranges
-from app.core.resolve import Facts, LaneFacts, Needs
+from app.core.resolve import CallFacts, Facts, LaneFacts, Needs
 from app.ports.base import Connection, SessionKey
 
 EventStatus: TypeAlias = Literal["live", "masked", "rewound", "marker"]
@@ -175,6 +175,8 @@ class LogHead(Struct, frozen=True, kw_only=True):
     begun: InvocationFacts | None
     #: ``(seq, part_index)`` of its calls that nothing answers.
     open_calls: frozenset[tuple[int, int]]
+    #: The newest calls that nothing answers: all from after some seq, whatever their invocation.
+    waiting: tuple[CallFacts, ...] = ()
     #: With the incarnation.
     standing: CompactionStanding
     #: Of the session and of its app, as they are stored.

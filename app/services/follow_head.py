@@ -7,7 +7,7 @@ inserts. Where the comparison fails, or the batch asks for more, nothing is done
 takes the long way: lock, load, resolve, insert. Both ways resolve with the same code.
 
     where the log stands is known                      1 round trip
-    a response looks for its call                      2 more: calls, and lanes
+    a response answers no call that is known to wait   2 more: calls, and lanes
     nothing is known, or another process appended      1 or 2 more: the head is read
     the batch asks for more                            the long way
 
@@ -18,7 +18,7 @@ the log is the same, and only the first of them pays for the round trip.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
@@ -30,7 +30,7 @@ from app.core.errors import InvalidInputError
 from app.core.events import Event
 from app.core.invocations import InvocationFacts, advance, concerned
 from app.core.limits import Stored
-from app.core.resolve import Facts, LaneFacts, Needs, needs_of
+from app.core.resolve import CallFacts, CallsUnknownError, Facts, LaneFacts, Needs, needs_of
 from app.core.tokens import CountTokens
 from app.ports import Database, EventLog, LogHead, NewEvent, SessionKey
 from app.services.enforce_quotas import EnforceQuotas
@@ -124,8 +124,11 @@ class FollowHead:
                 return Followed(batch.rows, batch.then.head_seq)
         async with self._database.connection() as connection:
             head = await self._log.read_head(connection, key, needs.standings)
-        # Where it stands where it was thought to, something else speaks against it.
-        if head is None or head == known or not _may_follow(head, needs, expected_seq):
+        if head is None or not _may_follow(head, needs, expected_seq):
+            return None
+        # Where it stands where it was thought to, something else speaks against it. Which calls
+        # wait is not read.
+        if known is not None and head == replace(known, waiting=()):
             return None
         batch = await self._resolve(key, fresh, needs, head)
         if batch is not None and await self._store(key, batch):
@@ -147,9 +150,8 @@ class FollowHead:
         self, key: SessionKey, fresh: Fresh, needs: Needs, head: LogHead
     ) -> "_Batch | None":
         """Return the batch as it follows from where the log stands; None if it asks for more."""
-        facts = await self._facts(key, head, needs)
         try:
-            rows = await resolve_beside_loop(facts, fresh, self._count)
+            facts, rows = await self._rows(key, fresh, needs, head)
         except InvalidInputError:
             # Of what was appended meanwhile it may be right: under the lock it will be seen.
             return None
@@ -178,11 +180,17 @@ class FollowHead:
             self._remember(key, batch.then)
         return is_done
 
-    async def _facts(self, key: SessionKey, head: LogHead, needs: Needs) -> Facts:
-        if needs.is_light:
-            return _own_facts(head)
+    async def _rows(
+        self, key: SessionKey, fresh: Fresh, needs: Needs, head: LogHead
+    ) -> tuple[Facts, list[NewEvent]]:
+        """Return the rows of the batch, and what the log says after it."""
+        if _may_know_calls(head, fresh, needs):
+            facts = _own_facts(head)
+            with suppress(CallsUnknownError):
+                return facts, await resolve_beside_loop(facts, fresh, self._count)
         async with self._database.connection() as connection:
-            return await self._log.load_facts(connection, key, head, needs)
+            facts = await self._log.load_facts(connection, key, head, needs)
+        return facts, await resolve_beside_loop(facts, fresh, self._count)
 
     def _then(
         self,
@@ -223,12 +231,15 @@ class FollowHead:
             newest=replace(newest, completed=0),
             begun=begun.get(newest.invocation_id),
             open_calls=open_calls[newest.invocation_id] if newest.invocation_id else frozenset(),
+            waiting=_waiting(head, events, facts),
             standing=standing,
         )
 
     def _remember(self, key: SessionKey, head: LogHead) -> None:
         if max(len(head.lanes), len(head.index.sections), len(head.open_calls)) > MAX_KEPT:
             return
+        if len(head.waiting) > MAX_KEPT:
+            head = replace(head, waiting=())
         self._heads[key.uid] = head
         if len(self._heads) > MAX_HEADS:
             self._heads.popitem(last=False)
@@ -268,14 +279,28 @@ def _may_follow(head: LogHead, needs: Needs, expected_seq: int | None) -> bool:
     )
 
 
+def _may_know_calls(head: LogHead, fresh: Fresh, needs: Needs) -> bool:
+    """Tell whether the calls that the events name may be among those that are known."""
+    if needs.is_light:
+        return True
+    known = {call.id for call in head.waiting}
+    known.update(call.id for each in fresh for call in each.event.calls)
+    return not needs.call_names and needs.call_ids <= known
+
+
 def _own_facts(head: LogHead) -> Facts:
     """Return facts of one's own: the resolver changes them."""
     lanes = {
         lane: LaneFacts(known.number, known.last_seq, dict(known.replies))
         for lane, known in head.lanes.items()
     }
+    calls_by_id: dict[str, list[CallFacts]] = {}
+    for call in head.waiting:
+        calls_by_id.setdefault(call.id or "", []).append(replace(call, answers=[]))
     return Facts(
         head_seq=head.head_seq,
+        calls_by_id=calls_by_id,
+        knows_older_calls=False,
         lanes=lanes,
         lane_count=head.lane_count,
         index=head.index,
@@ -283,13 +308,28 @@ def _own_facts(head: LogHead) -> Facts:
     )
 
 
+def _answered(events: Sequence[Event]) -> set[tuple[int, int]]:
+    """Return seq and part of the calls that the events answer."""
+    return {(o.seq, o.part_index) for event in events for o in event.owners if o is not None}
+
+
+def _waiting(head: LogHead, events: Sequence[Event], facts: Facts) -> tuple[CallFacts, ...]:
+    """Return the newest calls that nothing answers after the batch."""
+    called = [call for event in events if event.calls for call in facts.calls_by_seq[event.seq]]
+    answered = _answered(events)
+    if not (called or answered):
+        return head.waiting
+    return tuple(
+        call for call in (*head.waiting, *called) if (call.seq, call.part_index) not in answered
+    )
+
+
 def _open_calls(
     head: LogHead, events: Sequence[Event], facts: Facts
 ) -> Mapping[str, frozenset[tuple[int, int]]]:
     """Return the calls that are open after the batch, of the newest invocation and the batch's."""
-    answered = {(o.seq, o.part_index) for event in events for o in event.owners if o is not None}
     opened: dict[str, set[tuple[int, int]]] = {
-        head.newest.invocation_id: set(head.open_calls) - answered
+        head.newest.invocation_id: set(head.open_calls) - _answered(events)
     }
     for event in events:
         if event.calls:

@@ -334,13 +334,29 @@ async def test_an_append_asks_the_database_once(database_url: str) -> None:
             ]
             batch = [{**model(f"{n}"), "id": f"m{n}"} for n in range(100)]
             of_batch = await _count(sent, api, path, *batch)
-            answering = await _count(sent, api, path, response("track", "c2"))
+            # The model has spoken since it called, and a result comes without a call.
+            late = await _count(sent, api, path, response("track", "c2"))
+            orphan = await _count(sent, api, path, response("track", "nobody"))
+            called = await _count(sent, api, path, call("track", "c7"), call("track", "c8"))
+            answering = [
+                await _count(sent, api, path, response("track", call_id))
+                for call_id in ("c8", "c7")
+            ]
+            again = await _count(sent, api, path, response("track", "c8"))
             final = await _count(sent, api, path, model("It is held."))
+            named = {**user("once"), "id": "once"}
+            await _count(sent, api, path, named)
+            repeated = await _count(sent, api, path, named)
 
     # Nothing was known of where the log stands.
     assert first == 2
     assert plain == [1] * 6
     assert of_batch == 1
-    # Which calls there are, and their lanes, are looked up first.
-    assert answering == 3
+    assert called == 1
+    # Calls that wait are known; which others there are, and their lanes, is looked up first.
+    assert answering == [1, 1]
+    assert (late, orphan, again) == (3, 3, 3)
+    # It does not follow, though the log stands where it was thought to: nothing is tried again.
+    # What is left is the lock, and what is stored under the id, in a transaction.
+    assert repeated == 2 + 4
     assert final == 1
