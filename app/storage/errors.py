@@ -1,8 +1,9 @@
 """Driver errors to storage errors: the one place that knows what asyncpg and SQLAlchemy raise.
 
-    cannot connect, login refused, no such database, no schema,      StorageUnavailableError
-    pool exhausted, server going down, timeout, deadlock,            (retryable)
-    serialization failure, disk or connections used up
+    cannot connect, login or statement not allowed, no such          StorageUnavailableError
+    database, no schema, pool exhausted, server going down,          (retryable)
+    timeout, deadlock, serialization failure, disk or
+    connections used up
     a lock was not to be had within its time                         LockTimeoutError, one of those
     a named constraint refused a row                                 ConstraintViolatedError
     anything else the database says                                  StorageError
@@ -40,6 +41,8 @@ UNAVAILABLE_STATES: Final = frozenset(
         "42P01",
         "42703",
         "42883",
+        # A right that this release needs, and that nobody has given yet.
+        "42501",
         "25P03",  # idle in transaction for too long; the session is gone
         "40001",  # serialization failure, also a conflict with recovery on a standby
         "40P01",  # deadlock

@@ -128,6 +128,24 @@ def test_a_refusal_is_told_once_with_its_cause_and_no_secret(
     assert refusal.cause not in quiet.text
 
 
+def test_a_right_that_a_release_needs_and_nobody_gave_is_told(
+    own_database_url: str, role: str, tmp_path: Path
+) -> None:
+    asyncio.run(_execute(own_database_url, f"REVOKE ALL ON TABLE sessions FROM {role}"))
+    parts = urlsplit(own_database_url)
+    netloc = f"{role}:{PASSWORD}@127.0.0.1:{parts.port}"
+    with fleet(parts._replace(netloc=netloc).geturl(), tmp_path) as processes:
+        process, client = processes.service()
+        with closing(client):
+            answers = [client.get("/v1/sessions") for _ in range(ASKED)]
+        (line,) = told(process.lines, "database_unavailable")
+        log = process.log
+    assert {answer.status_code for answer in answers} == {503}
+    assert answers[0].headers["Retry-After"]
+    assert (line["sqlstate"], line["cause"]) == ("42501", "permission denied for table sessions")
+    assert "Traceback" not in log
+
+
 def test_what_a_process_waits_for_is_told_and_when_it_is_there(
     empty_database_url: str, tmp_path: Path
 ) -> None:
