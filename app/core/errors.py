@@ -406,6 +406,10 @@ class StorageUnavailableError(StorageError):
     retryable = True
 
 
+class StorageForbiddenError(StorageUnavailableError):
+    """The database refuses what is asked of it; somebody has to allow that."""
+
+
 class LockTimeoutError(StorageUnavailableError):
     """Another writer holds what this one has to lock, and did not let go in time."""
 

@@ -1,10 +1,10 @@
 """Driver errors to storage errors: the one place that knows what asyncpg and SQLAlchemy raise.
 
-    cannot connect, login or statement not allowed, no such          StorageUnavailableError
-    database, no schema, pool exhausted, server going down,          (retryable)
-    timeout, deadlock, serialization failure, disk or
-    connections used up
-    a lock was not to be had within its time                         LockTimeoutError, one of those
+    cannot connect, no such database, no schema, not allowed,        StorageUnavailableError
+    pool exhausted, server going down, timeout, deadlock,            (retryable)
+    serialization failure, disk or connections used up
+    of these: login or statement not allowed                         StorageForbiddenError
+    of these: a lock was not to be had within its time               LockTimeoutError
     a named constraint refused a row                                 ConstraintViolatedError
     anything else the database says                                  StorageError
 
@@ -22,13 +22,17 @@ import structlog
 from sqlalchemy import exc
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 
-from app.core.errors import LockTimeoutError, StorageError, StorageUnavailableError
+from app.core.errors import (
+    LockTimeoutError,
+    StorageError,
+    StorageForbiddenError,
+    StorageUnavailableError,
+)
 from app.observability.repeats import Repeats
 
 # https://www.postgresql.org/docs/18/errcodes-appendix.html (2026-11-29)
 UNAVAILABLE_CLASSES: Final = (
     "08",  # connection exception
-    "28",  # the login is refused, also by pg_hba.conf
     "53",  # insufficient resources: disk full, out of memory, too many connections
     "57P",  # operator intervention: shutting down, crashed, cannot connect now
     "58",  # system error outside Postgres
@@ -41,14 +45,14 @@ UNAVAILABLE_STATES: Final = frozenset(
         "42P01",
         "42703",
         "42883",
-        # A right that this release needs, and that nobody has given yet.
-        "42501",
         "25P03",  # idle in transaction for too long; the session is gone
         "40001",  # serialization failure, also a conflict with recovery on a standby
         "40P01",  # deadlock
         "57014",  # cancelled, which is how statement_timeout ends a statement
     }
 )
+#: The login is refused, also by pg_hba.conf; and a right that nobody has given yet.
+FORBIDDEN: Final = ("28", "42501")
 #: What the driver says itself. The second is of a connection that broke between two steps of a
 #: statement, and of hosts of which none takes writes: while a standby takes over.
 _DRIVERS_OWN: Final = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
@@ -82,6 +86,7 @@ def storage_errors() -> Iterator[None]:
     Raises:
         StorageUnavailableError: not reachable, not in time, or lost a race; trying again may help.
             After a commit was sent, whether it happened is unknown.
+        StorageForbiddenError: of those, when the role may not.
         LockTimeoutError: of those, when another held a lock for too long.
         ConstraintViolatedError: a constraint refused a row.
         StorageError: any other refusal.
@@ -128,8 +133,8 @@ def _translated(error: BaseException | None, *, lost: bool) -> StorageError:
     if lost or isinstance(error, _DRIVERS_OWN):
         return _unavailable(error)
     sqlstate = _sqlstate(error)
-    if sqlstate == LOCK_TIMEOUT_STATE:
-        return _unavailable(error, LockTimeoutError)
+    if sqlstate == LOCK_TIMEOUT_STATE or sqlstate.startswith(FORBIDDEN):
+        return _unavailable(error)
     if sqlstate in UNAVAILABLE_STATES or sqlstate.startswith(UNAVAILABLE_CLASSES):
         return _unavailable(error)
     if sqlstate.startswith(CONSTRAINT_CLASS):
@@ -138,9 +143,7 @@ def _translated(error: BaseException | None, *, lost: bool) -> StorageError:
     return StorageError(cause=_cause(error))
 
 
-def _unavailable(
-    error: BaseException | None, kind: type[StorageUnavailableError] = StorageUnavailableError
-) -> StorageUnavailableError:
+def _unavailable(error: BaseException | None) -> StorageUnavailableError:
     """Return the error, after its cause is logged if it is time for that."""
     name, sqlstate = type(error).__name__, _sqlstate(error)
     times = _TOLD.count((name, sqlstate))
@@ -152,7 +155,11 @@ def _unavailable(
             cause=_message(error),
             times=times,
         )
-    return kind(cause=_cause(error))
+    if sqlstate == LOCK_TIMEOUT_STATE:
+        return LockTimeoutError(cause=_cause(error))
+    if sqlstate.startswith(FORBIDDEN):
+        return StorageForbiddenError(cause=_cause(error))
+    return StorageUnavailableError(cause=_cause(error))
 
 
 def _sqlstate(error: BaseException | None) -> str:

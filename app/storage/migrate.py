@@ -21,7 +21,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 import app
-from app.core.errors import StorageError, StorageUnavailableError
+from app.core.errors import StorageError, StorageForbiddenError, StorageUnavailableError
 from app.storage.errors import checkout_errors, storage_errors
 from app.storage.pool import create_engine
 
@@ -44,7 +44,8 @@ async def migrate(url: str) -> str | None:
         The revision that the schema is at: the newest of this release, or a newer one.
 
     Raises:
-        StorageUnavailableError: not reachable, or a lock was not free for several attempts.
+        StorageUnavailableError: not reachable, or a lock was not free for several attempts; or not
+            allowed, at once.
         StorageError: a revision failed, and those before it stand; or the revision of the schema
             is of no release.
     """
@@ -53,6 +54,8 @@ async def migrate(url: str) -> str | None:
         try:
             async with migration_connection(url) as connection:
                 return await connection.run_sync(_upgrade_to_head)
+        except StorageForbiddenError:
+            raise
         except StorageUnavailableError:
             if attempt == ATTEMPTS:
                 raise

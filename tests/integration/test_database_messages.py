@@ -10,6 +10,9 @@ from urllib.parse import SplitResult, urlsplit
 import asyncpg
 import pytest
 
+from app.core.errors import StorageForbiddenError
+from app.storage.migrate import migrate
+
 pytestmark = pytest.mark.commits
 
 COMMANDS: Final = {
@@ -46,6 +49,18 @@ def test_a_refused_login_is_told_without_the_password(command: str, server_url: 
         f'authentication failed for user "{parts.username}" (InvalidPasswordError, 28P01)\n'
     )
     assert "hunter2" not in failed.stdout + failed.stderr
+
+
+async def test_a_refused_login_is_not_tried_again(
+    server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_: float) -> None:
+        raise AssertionError("waited for a login that nobody mends")
+
+    monkeypatch.setattr(asyncio, "sleep", never)
+    parts = urlsplit(server_url)
+    with pytest.raises(StorageForbiddenError):
+        await migrate(_with_login(parts, f"{parts.username}:hunter2"))
 
 
 @pytest.mark.parametrize("command", ["keys list", "verify"])
