@@ -15,20 +15,15 @@ from app.api.dependencies import (
     writes,
 )
 from app.api.direct import DirectRoute
-from app.api.schemas.compile import (
-    CompileAnswer,
-    CompileBody,
+from app.api.schemas.checks import (
     CountAnswer,
-    DiffAnswer,
-    DiffBody,
-    StatelessCompileBody,
     TokensBody,
     ValidateAnswer,
     ValidateBody,
-    compile_text,
-    diff_answer,
     validate_answer,
 )
+from app.api.schemas.compile import CompileBody, DiffBody, StatelessCompileBody
+from app.api.schemas.compile_answer import CompileAnswer, DiffAnswer, compile_text, diff_answer
 from app.core.canonical import clean_text
 from app.formats import VALIDATORS
 from app.services.append_events import Append

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from app.api.schemas.compile import CompactionDue
+from app.api.schemas.compile_answer import CompactionDue
 from app.api.schemas.fields import AnswerModel, JsonObject, RequestModel, Word, only_one_of
 from app.core.canonical import Json
 from app.core.errors import InvalidInputError
