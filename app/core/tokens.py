@@ -39,6 +39,9 @@ VIDEO_BYTES_PER_S: Final = 125_000
 PDF_PAGE_BYTES: Final = 60_000
 #: A screenshot, in pixels.
 COMMON_IMAGE: Final = (1_280, 800)
+#: More pixels than decoders take (Pillow's limit against bombs): a header that says so is not
+#: believed. One of 16 bytes could claim 2**64 of them.
+MAX_PIXELS: Final = 178_956_970
 #: A file by reference has no size here.
 REFERENCED_FILE_TOKENS: Final = 1_000
 
@@ -114,7 +117,9 @@ def _lasting_tokens(part: InlineData, kind: str, media: MediaRule) -> int | None
 def _image_tokens(part: InlineData | FileData, rule: ImageRule) -> int:
     size = image_size(part.data) if isinstance(part, InlineData) else None
     # An image by reference, or of a kind that we cannot read, is taken for a common one.
-    width, height = size or COMMON_IMAGE
+    if size is None or size[0] * size[1] > MAX_PIXELS:
+        size = COMMON_IMAGE
+    width, height = size
     if rule.rule == "flat":
         return rule.base_tokens
     if rule.one_tile_edge and max(width, height) <= rule.one_tile_edge:

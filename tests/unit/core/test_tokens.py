@@ -17,6 +17,7 @@ from app.core.copying import replace
 from app.core.model_rules import MediaRule
 from app.core.tokens import (
     AUDIO_BYTES_PER_S,
+    COMMON_IMAGE,
     MEDIA_TOKENS,
     PART_OVERHEAD,
     PDF_PAGE_BYTES,
@@ -91,3 +92,14 @@ def test_media_cost_by_the_model_s_rule_wherever_they_stand() -> None:
     text = part_tokens(FunctionResponse(id="c", name="f", response="{}"), len)
     assert alone < MEDIA_TOKENS["image"]
     assert counted(result, part_tokens(result, len), rule) == text + 2 * alone
+
+
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "claude-sonnet-5", "gpt-5.2", "gpt-4o"])
+def test_a_header_that_claims_more_than_can_be_decoded_is_not_believed(model: str) -> None:
+    rule = load_model_rules().find(model)
+    common = InlineData(mime_type="image/png", data=png(*COMMON_IMAGE))
+    bomb = InlineData(mime_type="image/png", data=png(2**32 - 1, 2**32 - 1))
+    largest = InlineData(mime_type="image/png", data=png(13_000, 13_000))
+
+    assert counted(bomb, 1, rule) == counted(common, 1, rule)
+    assert counted(largest, 1, rule) != counted(common, 1, rule)
