@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import structlog
 
-from app.core.calibration import calibration_of, is_believable, limit_after_overflow
+from app.core.calibration import LEAST_WINDOW, calibration_of, is_believable, limit_after_overflow
 from app.core.copying import replace
 from app.core.errors import SessionNotFoundError
 from app.core.model_rules import ModelRule, ModelRules
@@ -104,10 +104,10 @@ class ReportUsage:
                 return UsageReport()
             report = await self._learn(connection, key, request, usage)
         tokens = usage.input_tokens
-        if report.overflow.is_detected:
-            tokens = request.tokens
         if tokens is None:
             return report
+        if report.overflow.is_detected or not is_believable(None, tokens, ours=request.tokens):
+            tokens = request.tokens
         return await self._with_compaction(key, report, request, tokens)
 
     async def of_error(
@@ -127,7 +127,8 @@ class ReportUsage:
             if reading.is_overflow:
                 overflow = await self._refused(connection, key, request, reading)
         report = UsageReport(overflow=overflow, error_kind=reading.kind)
-        if not reading.is_overflow:
+        is_believed = request is None or overflow.budget_tokens is not None
+        if not (reading.is_overflow and is_believed):
             return report
         self._meter.overflowed(request.model if request else "")
         actual = reading.input_tokens or (request.tokens if request else 0)
@@ -156,7 +157,7 @@ class ReportUsage:
                 self._count(
                     request, usage, ours=ours, expected=calibration.tokens(request.cached_tokens)
                 )
-            if not is_truncated(ours, theirs):
+            if not self._is_cut(model, ours, theirs):
                 # What went through also tells when it was refused before, and how often it is told
                 # makes no difference. Nothing else lifts a limit: what is compiled is held to it.
                 learnt = learnt.accepted(theirs)
@@ -179,6 +180,18 @@ class ReportUsage:
             verdict=_verdict(usage, request, expected),
             overflow=overflow,
         )
+
+    def _is_cut(self, model: str, ours: int, theirs: int) -> bool:
+        """Tell whether a provider has read only a part of a request, and does not say so.
+
+        One whose window is known reads all that fits in it, and nobody's holds less than a window
+        must: what says so is a mistake of the report, and would hold every session of the tenant.
+        """
+        rule = self._rules.find(model)
+        window_tokens = None if rule is None or rule.is_fallback else rule.budget_tokens()
+        if window_tokens is not None and ours <= window_tokens:
+            return False
+        return theirs >= LEAST_WINDOW and is_truncated(ours, theirs)
 
     def _count(self, request: CompiledRequest, usage: Usage, *, ours: int, expected: int) -> None:
         """Count a report that is the first of its request."""

@@ -289,3 +289,54 @@ async def test_gemini_s_details_by_modality_are_no_counts_of_ours(api: Api) -> N
     usage = {"promptTokenCount": 5, "promptTokensDetails": details}
     answer = await api.post(f"{path}/usage", {"fingerprint": "f", "usage": usage})
     assert answer.status_code == 200, answer.text
+
+
+async def long_session(api: Api) -> str:
+    """Make a session of some 5,000 tokens that is folded by size."""
+    path = await api.session()
+    turns = [e for _ in range(16) for e in (user(WORDS * 10), model(WORDS * 10))]
+    await api.append(path, *turns, user("now?"))
+    return path
+
+
+@pytest.mark.parametrize(("name", "theirs"), [("gpt-4o", 1_200), ("", 600)])
+async def test_a_count_that_no_provider_can_have_read_holds_nobody(
+    api: Api, name: str, theirs: int
+) -> None:
+    path, name = await long_session(api), name or own_model()
+    before = await compiled(api, path, name)
+    assert before["tokens"]["total"] > 4 * theirs
+    answer = await reported(api, path, before["fingerprint"], usage={"input_tokens": theirs})
+
+    assert not answer["overflow"]["detected"]
+    assert not answer["compaction"]["due"]
+    after = await compiled(api, path, name)
+    assert (after["budget"], after["tokens"]["total"]) == (
+        before["budget"],
+        before["tokens"]["total"],
+    )
+
+
+async def test_a_provider_that_reads_a_part_without_a_word_is_noticed(api: Api) -> None:
+    path, name = await long_session(api), own_model()
+    body = await compiled(api, path, name)
+    answer = await reported(api, path, body["fingerprint"], usage={"input_tokens": 2_048})
+
+    assert answer["overflow"]["detected"]
+    assert (await compiled(api, path, name))["budget"]["limit"] == 2_048
+
+
+@pytest.mark.parametrize("is_error", [True, False])
+async def test_what_is_not_believed_folds_nothing(api: Api, *, is_error: bool) -> None:
+    path = await long_session(api)
+    body = await compiled(api, path, "gpt-4o")
+    text = (
+        "This model's maximum context length is 1000000 tokens. However, your messages resulted"
+        " in 1500000 tokens."
+    )
+    error = {"status": 400, "body": {"error": {"message": text}}}
+    said = {"error": error} if is_error else {"usage": {"input_tokens": 1_500_000}}
+    answer = await reported(api, path, body["fingerprint"], **said)
+
+    assert answer["overflow"]["budget_tokens"] is None
+    assert not answer["compaction"]["due"]
