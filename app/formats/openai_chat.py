@@ -67,7 +67,7 @@ from app.formats.openai_chat_rules import (
     validate,
 )
 from app.formats.openai_images import image_detail, image_of
-from app.formats.tools import read_tool, tool_name
+from app.formats.tools import openai_parameters_of, read_tool, tool_name
 from app.formats.unread import Kinds, members, unread
 from app.formats.wording import code_words, left_out_words, said
 
@@ -598,6 +598,8 @@ def _tool(text: str, index: int) -> str:
     tool_name(tool, index)
     kept = ("name", "description", "parameters", "strict")
     function = {key: tool[key] for key in kept if tool.get(key) is not None}
+    if "parameters" in function:
+        function["parameters"] = openai_parameters_of(tool)
     return canonical_json({"type": "function", "function": function})
 
 

@@ -82,7 +82,7 @@ from app.formats.openai_responses_rules import (
     reasons,
     validate,
 )
-from app.formats.tools import named_and_described, parameters_of, read_tool
+from app.formats.tools import named_and_described, openai_parameters_of, read_tool
 from app.formats.unread import Kinds, members, unread
 from app.formats.wording import code_words, left_out_words
 
@@ -722,7 +722,7 @@ def _tool(text: str, index: int) -> str:
         return text
     named = named_and_described(tool, index)
     # Strict unless it says otherwise, and few schemas are written for that.
-    strict = {"parameters": parameters_of(tool), "strict": tool.get("strict") is True}
+    strict = {"parameters": openai_parameters_of(tool), "strict": tool.get("strict") is True}
     return canonical_json({"type": "function", **named, **strict})
 
 

@@ -128,3 +128,14 @@ def parameters_of(tool: JsonObject) -> Json:
     schema = tool.get("parameters") or _NO_PARAMETERS
     assert isinstance(schema, dict)
     return schema if schema.get("type") else {"type": "object", **schema}
+
+
+def openai_parameters_of(tool: JsonObject) -> Json:
+    """Return the schema as OpenAI takes it: one of an object says its properties, if it has none
+    too ("object schema missing properties", https://github.com/langchain-ai/langchain-mcp-adapters/issues/137,
+    2026-12-01)."""
+    schema = parameters_of(tool)
+    assert isinstance(schema, dict)
+    if schema["type"] != "object" or "properties" in schema:
+        return schema
+    return {**schema, "properties": {}}

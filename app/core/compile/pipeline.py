@@ -31,7 +31,7 @@ from app.core.events import Events
 
 #: Bumped whenever the output of a pass changes. Answered with every compile, and part of cache
 #: keys; not of the fingerprint, since equal bytes are equal.
-PIPELINE_VERSION: Final = "5"
+PIPELINE_VERSION: Final = "6"
 
 T = TypeVar("T")
 

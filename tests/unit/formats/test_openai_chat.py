@@ -530,6 +530,15 @@ def test_tools_of_ours_and_of_the_provider_are_accepted() -> None:
     assert mismatches(tools, list[ChatCompletionFunctionToolParam]) == []
 
 
+@pytest.mark.parametrize("schema", [{"type": "object"}, {}, {"additionalProperties": False}])
+def test_a_schema_of_an_object_says_its_properties(schema: Json) -> None:
+    (tool,) = json.loads(
+        OPENAI_CHAT.render_tools([json.dumps({"name": "f", "parameters": schema})])
+    )
+    assert tool["function"]["parameters"]["type"] == "object"
+    assert tool["function"]["parameters"]["properties"] == {}
+
+
 def test_tools_stand_beside_the_messages() -> None:
     tools = OPENAI_CHAT.render_tools(['{"name":"f"}'])
     request = OPENAI_CHAT.render_request([], system="", tools=tools, model="")

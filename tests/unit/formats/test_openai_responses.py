@@ -699,6 +699,15 @@ def test_tools_of_ours_and_of_the_provider_are_accepted() -> None:
     assert mismatches(tools, list[FunctionToolParam]) == []
 
 
+@pytest.mark.parametrize("schema", [{"type": "object"}, {}, {"additionalProperties": False}])
+def test_a_schema_of_an_object_says_its_properties(schema: Json) -> None:
+    (tool,) = json.loads(
+        OPENAI_RESPONSES.render_tools([json.dumps({"name": "f", "parameters": schema})])
+    )
+    assert tool["parameters"]["type"] == "object"
+    assert tool["parameters"]["properties"] == {}
+
+
 @pytest.mark.parametrize(
     ("tool", "pointer"),
     [("{}", "/tools/1/name"), ('{"type":"function","function":{"name":"f"}}', "/tools/1")],
